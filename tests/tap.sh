@@ -9,7 +9,9 @@
 #   prints PATTERN command...       the output matches
 #   gives TEXT command...           the output is that text
 #   not command...                  it fails
-#   within SECONDS command...       it succeeds before long: tried until it does
+#   within SECONDS command...       it succeeds before long: tried until it does, for 30 s at least, since a loaded
+#                                   machine is no reason to fail
+#   crowd                           how many times as long it may take here: processes to run for each processor
 #   free_port                       a port of this machine that nobody listens on
 #   npm_packages                    those of tests/npm are in build/npm; if not, says why
 # shellcheck disable=SC2034 # of those who source this
@@ -17,10 +19,27 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 tests=0 failures=0
 export LC_ALL=C.UTF-8
 
+# SIGABRT says that the time is over (tests/run.sh). Tells in which command this shell is, and who called that; the outer
+# shell then shows what the claim has said, and how the logs end.
+tell_where() {
+    local i last=$((${#FUNCNAME[@]} - 1)) file
+    echo "# over its time${claim:+ in \"$claim\"}: $1"
+    for ((i = 1; i < last; i++)); do
+        echo "#   in ${FUNCNAME[i]}, called in line ${BASH_LINENO[i]} of ${BASH_SOURCE[i + 1]##*/}"
+    done
+    [ "$BASH_SUBSHELL" = 0 ] || exit 1
+    tail -n 20 <<<"${said:-}" | sed 's/^/#   /'
+    for file in *.log *.out *.err out err; do
+        [ ! -s "$file" ] || { echo "# $file:"; tail -n 5 "$file" | sed 's/^/#   /'; }
+    done
+    exit 1
+}
+trap 'tell_where "$BASH_COMMAND"' ABRT
+
 check() {
     tests=$((tests + 1))
     local claim=$1 said; shift
-    if said=$("$@" 2>&1); then echo "ok $tests - $claim"; return; fi
+    if said=$(trap 'tell_where "$BASH_COMMAND"' ABRT; "$@" 2>&1); then echo "ok $tests - $claim"; return; fi
     failures=$((failures + 1))
     echo "not ok $tests - $claim"
     { printf '%s\n' "$said"; [ -s err ] && cat err; } | tail -n 15 | sed 's/^/# /'
@@ -54,13 +73,18 @@ gives() {
 }
 not() { ! "$@"; }
 within() {
-    local end=$((SECONDS + $1 + 1)); shift
+    local end=$((SECONDS + ($1 > 30 ? $1 : 30))); shift
     until "$@" >within.out 2>&1; do
         [ $SECONDS -lt $end ] || { cat within.out; return 1; }
         sleep .05
     done
 }
-npm_packages() { # tools/npm.sh was run before the tests were
+crowd() {
+    awk -v cores="$(getconf _NPROCESSORS_ONLN)" '{ most = $1 > $4 + 0 ? $1 : $4 + 0; times = int(most / cores + 0.99)
+        print (times > 1 ? times : 1) }' /proc/loadavg 2>/dev/null || echo 1
+}
+npm_packages() { # tests/run.sh has started tools/npm.sh
+    flock -s -w 250 "$root/build/npm/.lock" true
     [ -e "$root/build/npm/.done" ] || { cat "$root/build/npm/.why" 2>/dev/null || echo "run tools/npm.sh"; return 1; }
 }
 free_port() { # below the ports that the system gives to clients

@@ -6,12 +6,14 @@
 #define SH_TESTS_TEST_H
 
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -33,10 +35,35 @@
 #define IS_EMULATED 0
 #endif
 
+/* tests/run.sh aborts a program that is over its time: it says in which test it is. */
+static const char *volatile running_test = "no test";
+
+static inline void say_running_test(int signal_number)
+{
+    ssize_t told = write(STDOUT_FILENO, "\n# aborted in ", 14);
+    told += write(STDOUT_FILENO, running_test, strlen(running_test));
+    told += write(STDOUT_FILENO, "\n", 1);
+    (void)told;
+    raise(signal_number);
+}
+
+__attribute__((constructor)) static inline void catch_abort(void)
+{
+    struct sigaction action = {.sa_handler = say_running_test, .sa_flags = (int)SA_RESETHAND};
+    sigaction(SIGABRT, &action, NULL);
+}
+
 /* Long tests take a shorter form here. */
 #define SLOW (HAS_ASAN || HAS_TSAN || IS_EMULATED)
 
-#define TEST(name) static void name(void **state)
+#define TEST(name)                                                                                 \
+    static void name##_body(void **state);                                                         \
+    static void name(void **state)                                                                 \
+    {                                                                                              \
+        running_test = #name;                                                                      \
+        name##_body(state);                                                                        \
+    }                                                                                              \
+    static void name##_body(void **state)
 #define UNUSED_STATE ((void)state)
 
 /* The status is SH_OK; prints the error's text when it is not. */

@@ -15,7 +15,7 @@ case $build in *tsan)
     skip "ranks over MPI" "MPI libraries are not built for the thread sanitizer"; done_testing ;;
 esac
 
-limit=(timeout -k 5 $((40 * slow)))
+limit=(timeout -k 5 $((120 * slow)))
 ompi=("${limit[@]}" mpirun.openmpi --bind-to none --oversubscribe)
 mpich=("${limit[@]}" mpirun.mpich)
 lo=("${ompi[@]}" --mca btl_tcp_if_include lo --mca oob_tcp_if_include lo)

@@ -58,6 +58,7 @@ check "an answer goes on with the same tokens after kill -9 of a worker, $times 
 echo "# pauses in ms, undisturbed $(cat pauses.quiet), after a kill: $(sort -n pauses | tr '\n' ' ')"
 # Restarts after the third within a minute have a pause of half a second.
 middle() { sort -n pauses | sed -n "$(((times + 1) / 2))p"; }
+pause_ms=$((pause_ms * $(crowd)))
 short() { [ "$(middle)" -le $pause_ms ] || { cat pauses; return 1; }; }
 check "the next token came within $pause_ms ms, in the middle" short
 kill -TERM $serve_pid
