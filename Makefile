@@ -237,7 +237,7 @@ load: program $(B)/bench/fake_engine ## measure the API under load
 
 # ---- chores ---------------------------------------------------------------------------------------
 
-FORMATTED := $(shell find src include tests plugins examples -name '*.[ch]')
+FORMATTED := $(shell find src include tests bench plugins examples -name '*.[ch]')
 
 format: ## format all sources
 	clang-format -i $(FORMATTED)
