@@ -14,7 +14,8 @@ elif [ -z "$cc" ]; then
     echo "macos-check: skipped: no macOS compiler found; set one, such as MACOS_CC=\"zig cc -target aarch64-macos\""
     exit 0
 fi
-pkgs="libcjson libpcre2-8 libutf8proc openssl libevent libevent_openssl libcurl libnghttp2 libprotobuf-c yaml-0.1 libedit"
+pkgs="libcjson libpcre2-8 libutf8proc openssl libevent libevent_openssl libcurl libnghttp2 libprotobuf-c yaml-0.1
+    libedit"
 if [ "$(uname -s)" = Darwin ]; then
     # shellcheck disable=SC2086
     flags=$(pkg-config --cflags $pkgs)

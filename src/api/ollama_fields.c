@@ -3,8 +3,8 @@
  * when Ollama loads it; here they are named in the header X-Shoal-Ignored-Fields of the answer. */
 #include "api/ollama_fields.h"
 
-#include "api/ollama.h"
 #include "api/field_rows.h"
+#include "api/ollama.h"
 
 #include <stddef.h>
 

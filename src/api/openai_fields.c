@@ -3,8 +3,8 @@
  * of the rows is the order in the OpenAPI document; `meaning` is the text there. */
 #include "api/openai_fields.h"
 
-#include "api/openai.h"
 #include "api/field_rows.h"
+#include "api/openai.h"
 #include "base/status.h"
 
 #include <stddef.h>

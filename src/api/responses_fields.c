@@ -2,8 +2,8 @@
  * `meaning` is the text there. */
 #include "api/responses_internal.h"
 
-#include "api/responses.h"
 #include "api/field_rows.h"
+#include "api/responses.h"
 
 #include <stddef.h>
 
