@@ -87,7 +87,7 @@ SH_MUST_CHECK sh_status sh_mesh_connect(const sh_mesh *mesh, int index, int stop
                                         sh_deadline deadline, sh_stream *out, sh_err *err);
 
 /* The same for a rank that prepares to come in: to rank 0 of the group that runs at the coordinator
- * of these options. `tls` is for their token (NULL: none), and must outlive the stream. */
+ * of these options. `tls` is for their token (NULL: none). */
 SH_MUST_CHECK sh_status sh_mesh_visit(const sh_mesh_opts *opts, sh_tls *tls, sh_deadline deadline,
                                       sh_stream *out, sh_err *err);
 

@@ -8,6 +8,7 @@
 
 #include <openssl/crypto.h>
 #include <openssl/err.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -22,7 +23,6 @@ static const unsigned char SUITE_OF_KEY[2] = {0x13, 0x01};
 
 struct sh_tls {
     SSL_CTX *ctx;
-    BIO_METHOD *socket; /* how connections read and write */
     uint8_t key[SH_CLUSTER_TOKEN_KEY_LEN];
 };
 
@@ -39,7 +39,9 @@ static int socket_write(BIO *bio, const char *data, int len)
     return (int)put;
 }
 
-static BIO_METHOD *socket_method(void)
+static BIO_METHOD *socket_bio;
+
+static void socket_bio_make(void)
 {
     const BIO_METHOD *own = BIO_s_socket();
     BIO_METHOD *method = BIO_meth_new(BIO_TYPE_SOCKET, "socket without SIGPIPE");
@@ -48,9 +50,18 @@ static BIO_METHOD *socket_method(void)
         BIO_meth_set_ctrl(method, BIO_meth_get_ctrl(own)) == 1 &&
         BIO_meth_set_create(method, BIO_meth_get_create(own)) == 1 &&
         BIO_meth_set_destroy(method, BIO_meth_get_destroy(own)) == 1)
-        return method;
-    BIO_meth_free(method);
-    return NULL;
+        socket_bio = method;
+    else
+        BIO_meth_free(method);
+}
+
+/* How connections read and write. There is one for the whole process: a connection that is handed
+ * over, to send weights, may live longer than the group and the sh_tls that it came from. */
+static const BIO_METHOD *socket_method(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, socket_bio_make);
+    return socket_bio;
 }
 
 /* The cipher of the session only fixes the hash (SHA-256); either suite can be negotiated. */
@@ -111,8 +122,7 @@ sh_status sh_tls_create(const char *token, sh_tls **out, sh_err *err)
     sh_tls *tls = sh_alloc(sizeof(*tls));
     sh_cluster_token_key(token, SH_TOKEN_KEY_LINKS, tls->key);
     tls->ctx = SSL_CTX_new(TLS_method());
-    tls->socket = socket_method();
-    if (tls->socket == NULL || !ctx_set_up(tls->ctx)) {
+    if (socket_method() == NULL || !ctx_set_up(tls->ctx)) {
         status = sh_tls_error("cannot set up TLS 1.3 with a pre-shared key", err);
         sh_tls_free(tls);
         return status;
@@ -126,7 +136,6 @@ void sh_tls_free(sh_tls *tls)
 {
     if (tls == NULL) return;
     SSL_CTX_free(tls->ctx);
-    BIO_meth_free(tls->socket);
     OPENSSL_cleanse(tls->key, sizeof(tls->key));
     free(tls);
 }
@@ -134,7 +143,7 @@ void sh_tls_free(sh_tls *tls)
 sh_status sh_tls_connection(sh_tls *tls, int fd, bool server, SSL **out, sh_err *err)
 {
     SSL *ssl = SSL_new(tls->ctx);
-    BIO *bio = BIO_new(tls->socket);
+    BIO *bio = BIO_new(socket_method());
     if (ssl == NULL || bio == NULL) {
         SSL_free(ssl);
         BIO_free(bio);

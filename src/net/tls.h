@@ -19,7 +19,8 @@ typedef struct sh_tls sh_tls;
 SH_MUST_CHECK sh_status sh_tls_create(const char *token, sh_tls **out, sh_err *err);
 void sh_tls_free(sh_tls *tls);
 
-/* A new connection over fd, which the caller still owns. Free with SSL_free, before the sh_tls. */
+/* A new connection over fd, which the caller still owns. Free with SSL_free; its handshake must
+ * be over before the sh_tls is freed. */
 SH_MUST_CHECK sh_status sh_tls_connection(sh_tls *tls, int fd, bool server, SSL **out, sh_err *err);
 
 /* After the handshake: both ends proved the token. */
