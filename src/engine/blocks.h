@@ -87,8 +87,8 @@ void sh_blocks_keep_part(sh_blocks *blocks, int32_t block, sh_key128 before, con
 /* An empty block, held once; -1 when none is available. */
 int32_t sh_blocks_take(sh_blocks *blocks);
 
-/* Gives a held block, whose tokens follow `before`, its identity `key`. False, without effect, when
- * another block has it already. */
+/* Gives a held block its identity `key`; its parts are found by `before`. False, without effect,
+ * when another block has it already. */
 bool sh_blocks_promise(sh_blocks *blocks, int32_t block, sh_key128 before, const int32_t *tokens,
                        sh_key128 key);
 

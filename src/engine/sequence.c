@@ -74,6 +74,15 @@ static void answer_reserve(sh_sequence *seq)
     seq->reserved = true;
 }
 
+/* What the parts of the block after `before` are known by: only the client that computed them finds
+ * them. They end anywhere, so their number would tell a client token by token whether it has
+ * guessed another's prompt; of whole blocks it must guess all 32 at once. */
+static sh_key128 parts_key(const sh_sequence *seq, sh_key128 before)
+{
+    uint64_t own = sh_mix64(seq->spec.client);
+    return (sh_key128){before.lo ^ own, before.hi ^ own};
+}
+
 /* Gives the blocks that the known tokens fill their identity. A promise may fail because another
  * sequence computed the same tokens first; this copy then stays private. */
 static void blocks_key_full(sh_sequence *seq, sh_blocks *blocks)
@@ -84,7 +93,8 @@ static void blocks_key_full(sh_sequence *seq, sh_blocks *blocks)
         const int32_t *tokens = seq->tokens + seq->blocks_keyed * SH_KV_BLOCK;
         sh_key128 before = seq->key;
         seq->key = sh_blocks_key(blocks, before, tokens);
-        sh_blocks_promise(blocks, seq->blocks[seq->blocks_keyed], before, tokens, seq->key);
+        sh_blocks_promise(blocks, seq->blocks[seq->blocks_keyed], parts_key(seq, before), tokens,
+                          seq->key);
     }
 }
 
@@ -110,7 +120,8 @@ static void part_match(sh_sequence *seq, sh_blocks *blocks, const sh_prefix *pre
     int from = prefix->count * SH_KV_BLOCK, most = first_row(seq) - from;
     if (most > SH_KV_BLOCK) most = SH_KV_BLOCK;
     sh_block_part part = {.block = -1};
-    if (!seq->unshared) part = sh_blocks_match_part(blocks, prefix->key, seq->tokens + from, most);
+    if (!seq->unshared)
+        part = sh_blocks_match_part(blocks, parts_key(seq, prefix->key), seq->tokens + from, most);
     seq->copied = part.block;
     seq->computed = from + part.count;
 }
@@ -168,7 +179,8 @@ static void part_keep(sh_sequence *seq, sh_blocks *blocks)
         for (int i = 0; i < full; i++)
             before = sh_blocks_key(blocks, before, seq->tokens + i * SH_KV_BLOCK);
     }
-    sh_blocks_keep_part(blocks, seq->blocks[full], before, seq->tokens + full * SH_KV_BLOCK, count);
+    sh_blocks_keep_part(blocks, seq->blocks[full], parts_key(seq, before),
+                        seq->tokens + full * SH_KV_BLOCK, count);
 }
 
 void sh_sequence_stop(sh_sequence *seq, sh_blocks *blocks)

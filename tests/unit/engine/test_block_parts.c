@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { ANSWER = 18, FIRST = 13, PROMPT_MAX = 120, ASKS = 6, WAIT_MS = 100000 };
+enum { ANSWER = 18, FIRST = 13, PROMPT_MAX = 120, ASKS = 7, WAIT_MS = 100000 };
 
 static const struct model {
     const char *dir;
@@ -31,6 +31,7 @@ struct ask {
     int32_t prompt[PROMPT_MAX];
     int count;
     int cached; /* tokens that the cache must have */
+    uint64_t client;
 };
 
 struct answer {
@@ -96,6 +97,7 @@ static void ask_one(sh_engine *engine, const struct ask *ask, struct answer *out
 {
     static uint64_t id;
     sh_sequence_spec q = {.id = ++id,
+                          .client = ask->client,
                           .prompt = ask->prompt,
                           .prompt_count = (size_t)ask->count,
                           .max_tokens = ANSWER,
@@ -161,6 +163,9 @@ static void asks_make(struct ask *asks, const struct answer *answer)
     put(&asks[5], text + 50, 20);
     put(&asks[5], text + 90, 20);
     asks[5].cached = any ? FIRST + ANSWER + 20 : SH_KV_BLOCK;
+    asks[6] = asks[5]; /* another client shares whole blocks alone */
+    asks[6].client = 1;
+    asks[6].cached = 2 * SH_KV_BLOCK;
 }
 
 TEST(parts_of_blocks_are_reused_and_change_no_bit)
