@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "engine/engine_messages.h"
+#include "net/sock.h"
 
 #include <errno.h>
 #include <poll.h>
