@@ -12,7 +12,7 @@ RUN make -j"$(nproc)" && make install prefix=/usr DESTDIR=/installed
 FROM debian:bookworm-slim
 RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates curl libcjson1 libcurl4 \
         libevent-2.1-7 libevent-openssl-2.1-7 libpcre2-8-0 libssl3 libutf8proc2 libnghttp2-14 libprotobuf-c1 \
-        libyaml-0-2 libibverbs1 ibverbs-providers && \
+        libyaml-0-2 libedit2 libibverbs1 ibverbs-providers && \
     rm -rf /var/lib/apt/lists/* && \
     groupadd --system --gid 10001 shoal && \
     useradd --system --uid 10001 --gid shoal --create-home --home-dir /var/lib/shoal shoal

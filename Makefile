@@ -36,7 +36,7 @@ PIE_Linux       := -pie
 PIC             := -fPIC -fvisibility=hidden
 
 PKGS      := libcjson libpcre2-8 libutf8proc openssl libevent libevent_openssl libnghttp2 libprotobuf-c \
-             yaml-0.1
+             yaml-0.1 libedit
 PKG_CONFIG ?= pkg-config
 PKG_CFLAGS := $(shell $(PKG_CONFIG) --cflags $(PKGS) libcurl)
 PKG_LIBS   := $(shell $(PKG_CONFIG) --libs $(PKGS))

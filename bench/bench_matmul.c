@@ -2,8 +2,9 @@
  *   bench_matmul [--level NAME] [--threads N] [--kind NAME|all] [--tokens N] [--shapes] [--hot]
  * GOP/s counts a multiplication and an addition as two operations; GB/s counts the bytes of the
  * panels read. The weights cycle through far more memory than the caches hold, as in a model,
- * unless
- * --hot keeps them in the caches. --shapes runs all shapes, not only the first. */
+ * unless --hot keeps them in the caches. --shapes runs all shapes, not only the first. The last
+ * column is the time next to that of one token. With one thread it is the thread's own time that
+ * counts, which other work on the machine disturbs little. */
 #include "base/clock.h"
 #include "kernels/cpu/peak.h"
 #include "kernels/device.h"
@@ -11,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { RUNS = 7 };
 static size_t weights_min = (size_t)400 << 20;
@@ -37,6 +39,10 @@ static const struct kind kinds[] = {
     {"f32", {SH_FORMAT_F32, 0, 0, SH_DTYPE_F32, 1}},
 };
 
+static const int64_t shapes[][2] = {{8192, 2048}, {2048, 8192}, {2048, 2048},
+                                    {512, 2048},  {3072, 1024}, {256, 2048}};
+static const int batches[] = {1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 32, 512};
+
 static sh_err err;
 
 static void die_if(sh_status status)
@@ -62,8 +68,17 @@ static void fill(uint8_t *data, size_t size)
     }
 }
 
-static void run_case(sh_device *dev, const struct kind *kind, int64_t rows, int64_t cols,
-                     int tokens)
+static int64_t now_ns(bool own)
+{
+    struct timespec t;
+    if (!own) return sh_clock_ns();
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* Returns the best time of a product, in ns; `one_ns` is that of one token, 0 if not known. */
+static double run_case(sh_device *dev, const struct kind *kind, int64_t rows, int64_t cols,
+                       int tokens, bool own, double one_ns)
 {
     sh_matrix m = {.quant = kind->quant, .rows = rows, .cols = cols, .count = 1};
     size_t bytes = m.stride = dev->ops->matrix_bytes(dev, &m.quant, rows, cols);
@@ -80,23 +95,38 @@ static void run_case(sh_device *dev, const struct kind *kind, int64_t rows, int6
     for (int64_t i = 0; i < tokens * cols; i++) x[i] = (float)(i % 37 - 18) * 0.1f;
     double ns[RUNS];
     for (int run = 0; run < RUNS; run++) {
-        int64_t start = sh_clock_ns();
+        int64_t start = now_ns(own);
         for (size_t i = 0; i < copies; i++) {
             m.data = (uint8_t *)data + i * bytes;
             sh_product product = {.w = &m, .y = {y, rows, sizeof(*y)}};
             dev->ops->matmul(dev, &product, 1, (sh_tensor){x, cols, sizeof(*x)}, tokens);
         }
-        ns[run] = (double)(sh_clock_ns() - start) / (double)copies;
+        ns[run] = (double)(now_ns(own) - start) / (double)copies;
     }
     qsort(ns, RUNS, sizeof(ns[0]), by_size);
     double mid = ns[RUNS / 2];
-    printf("%-7s %6ld x %-5ld %4d tokens  %9.1f us  %7.1f GOP/s  %6.2f GB/s  (best %.1f us)\n",
-           kind->name, (long)rows, (long)cols, tokens, mid / 1e3,
-           2.0 * (double)rows * (double)cols * tokens / mid, (double)bytes / mid, ns[0] / 1e3);
+    if (one_ns == 0) one_ns = ns[0];
+    printf(
+        "%-7s %6ld x %-5ld %4d tokens  %9.1f us  %7.1f GOP/s  %6.2f GB/s  (best %.1f us) %6.2f\n",
+        kind->name, (long)rows, (long)cols, tokens, mid / 1e3,
+        2.0 * (double)rows * (double)cols * tokens / mid, (double)bytes / mid, ns[0] / 1e3,
+        ns[0] / one_ns);
     fflush(stdout);
     dev->ops->unmap(dev, x, x_size);
     dev->ops->unmap(dev, y, y_size);
     dev->ops->unmap(dev, data, bytes * copies);
+    return ns[0];
+}
+
+static void run_shape(sh_device *dev, const struct kind *kind, const int64_t shape[2],
+                      int only_tokens, bool own)
+{
+    double one_ns = 0;
+    for (size_t b = 0; b < sizeof(batches) / sizeof(batches[0]); b++) {
+        if (only_tokens != 0 && only_tokens != batches[b]) continue;
+        double ns = run_case(dev, kind, shape[0], shape[1], batches[b], own, one_ns);
+        if (batches[b] == 1) one_ns = ns;
+    }
 }
 
 static void peaks(sh_device *dev)
@@ -106,13 +136,9 @@ static void peaks(sh_device *dev)
     die_if(dev->ops->map(dev, size, "buffer", &data, &err));
     memset(data, 1, size);
     printf("peak: %.0f GOP/s int8, %.1f GB/s read\n", sh_peak_int8_gops(dev),
-           sh_peak_read_gbps(dev, data, size));
+           sh_peak_read_gbps(dev, &(sh_peak_block){data, size}, 1));
     dev->ops->unmap(dev, data, size);
 }
-
-static const int64_t shapes[][2] = {{8192, 2048}, {2048, 8192}, {2048, 2048},
-                                    {512, 2048},  {3072, 1024}, {256, 2048}};
-static const int batches[] = {1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 32, 512};
 
 int main(int argc, char **argv)
 {
@@ -137,9 +163,7 @@ int main(int argc, char **argv)
     for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++) {
         if (strcmp(only, "all") != 0 && strcmp(only, kinds[k].name) != 0) continue;
         for (size_t s = 0; s < (all_shapes ? sizeof(shapes) / sizeof(shapes[0]) : 1); s++)
-            for (size_t b = 0; b < sizeof(batches) / sizeof(batches[0]); b++)
-                if (only_tokens == 0 || only_tokens == batches[b])
-                    run_case(dev, &kinds[k], shapes[s][0], shapes[s][1], batches[b]);
+            run_shape(dev, &kinds[k], shapes[s], only_tokens, opts.threads == 1);
     }
     dev->ops->close(dev);
     return 0;

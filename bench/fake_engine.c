@@ -33,7 +33,7 @@ static void done_send(const request *r, sh_finish finish)
     sh_event event = {.kind = SH_EVENT_DONE, .id = r->id, .finish = finish};
     event.prompt_tokens = r->prompt;
     event.completion_tokens = r->sent;
-    sh_wire_put_event(&out, &event);
+    sh_engine_msg_put_event(&out, &event);
 }
 
 static void request_remove(int at)
@@ -54,16 +54,15 @@ static void cancel(uint64_t id)
 
 static void submit(sh_str payload)
 {
-    sh_wire_request got;
+    sh_submit_message got;
     sh_err err;
-    if (sh_wire_get_submit(payload, &got, &err) != SH_OK || count == REQUESTS_MAX) exit(1);
-    requests[count++] = (request){.id = got.request.id,
-                                  .max = got.request.max_tokens,
-                                  .prompt = (int)got.request.prompt_count};
-    sh_wire_request_reset(&got);
+    if (sh_engine_msg_get_submit(payload, &got, &err) != SH_OK || count == REQUESTS_MAX) exit(1);
+    requests[count++] = (request){
+        .id = got.spec.id, .max = got.spec.max_tokens, .prompt = (int)got.spec.prompt_count};
+    sh_submit_message_reset(&got);
 }
 
-static void frame_handle(const sh_wire_frame *frame, const char *model_dir)
+static void frame_handle(const sh_engine_msg_frame *frame, const char *model_dir)
 {
     sh_err err;
     uint64_t id;
@@ -72,12 +71,12 @@ static void frame_handle(const sh_wire_frame *frame, const char *model_dir)
     static const char stats[] = "{\"waiting\":0,\"waiting_max\":4096,\"running\":0}";
     sh_event event = {.kind = SH_EVENT_STATS, .stats = SH_STR(stats)};
     switch (frame->type) {
-    case SH_WIRE_HELLO: sh_wire_put_info(&out, &info); break;
-    case SH_WIRE_SUBMIT: submit(frame->payload); break;
-    case SH_WIRE_CANCEL:
-        if (sh_wire_get_cancel(frame->payload, &id, &err) == SH_OK) cancel(id);
+    case SH_ENGINE_MSG_HELLO: sh_engine_msg_put_info(&out, &info); break;
+    case SH_ENGINE_MSG_SUBMIT: submit(frame->payload); break;
+    case SH_ENGINE_MSG_CANCEL:
+        if (sh_engine_msg_get_id(frame->payload, &id, &err) == SH_OK) cancel(id);
         break;
-    case SH_WIRE_ASK_STATS: sh_wire_put_event(&out, &event); break;
+    case SH_ENGINE_MSG_ASK_STATS: sh_engine_msg_put_event(&out, &event); break;
     default: break;
     }
 }
@@ -93,7 +92,7 @@ static bool tokens_send(void)
         int due = 1 + (int)((double)(now - r->start_ns) * 1e-9 * rate);
         for (; r->sent < due && r->sent < r->max; r->sent++) {
             sh_event event = {.kind = SH_EVENT_TOKEN, .id = r->id, .token = 300 + r->sent % 3000};
-            sh_wire_put_event(&out, &event);
+            sh_engine_msg_put_event(&out, &event);
         }
         if (r->sent < r->max) {
             i++;
@@ -128,9 +127,9 @@ static void serve(int fd, const char *model_dir)
         ssize_t got = recv(fd, sh_buf_reserve(&in, 1 << 16), 1 << 16, 0);
         if (got <= 0) return;
         in.len += (size_t)got;
-        sh_wire_frame frame;
+        sh_engine_msg_frame frame;
         sh_err err;
-        while (sh_wire_next(&in, &frame, &err) == SH_OK) {
+        while (sh_engine_msg_next(&in, &frame, &err) == SH_OK) {
             frame_handle(&frame, model_dir);
             sh_buf_drop_front(&in, frame.size);
         }

@@ -6,6 +6,8 @@
 PREFIX        ?= /usr/local
 prefix        ?= $(PREFIX)
 bindir        ?= $(prefix)/bin
+libdir        ?= $(prefix)/lib
+includedir    ?= $(prefix)/include
 datarootdir   ?= $(prefix)/share
 mandir        ?= $(datarootdir)/man
 docdir        ?= $(datarootdir)/doc/shoal
@@ -20,16 +22,21 @@ pkgdatadir     = $(patsubst %/,%,$(dir $(bindir)))/share/shoal
 # What is installed is laid out in STAGE first, in one folder for each destination. Both targets go by that tree, so
 # they agree on the files.
 STAGE        ?= $(B)/stage
+LIB_DESTINATIONS = lib=$(libdir) include=$(includedir)
 DESTINATIONS  = bin=$(bindir) plugins=$(pkglibdir) data=$(pkgdatadir) man=$(mandir)/man1 doc=$(docdir) \
-                bash=$(bashcompdir) zsh=$(zshcompdir) fish=$(fishcompdir) \
+                bash=$(bashcompdir) zsh=$(zshcompdir) fish=$(fishcompdir) $(LIB_DESTINATIONS) \
                 $(if $(filter Linux,$(SYSTEM)),units=$(unitdir) settings=$(sysconfdir)/shoal)
 
-.PHONY: stage install uninstall dist deb deb-check
-stage: program
-	@packaging/stage.sh $(B) $(STAGE) bindir=$(bindir) sysconfdir=$(sysconfdir) docdir=$(docdir)
+.PHONY: stage install install-lib uninstall dist deb deb-check
+stage: program lib
+	@packaging/stage.sh $(B) $(STAGE) bindir=$(bindir) sysconfdir=$(sysconfdir) docdir=$(docdir) prefix=$(prefix) \
+	    libdir=$(libdir) includedir=$(includedir) version=$(VERSION) packages="$(PKGS)"
 
-install: stage ## install program, plugins, demo model, manual, completions, docs and systemd units: PREFIX, DESTDIR
+install: stage ## install program, library, plugins, demo model, manual, docs and systemd units: PREFIX, DESTDIR
 	@packaging/install.sh install $(STAGE) "$(DESTDIR)" $(DESTINATIONS)
+
+install-lib: stage ## install the library alone, with its header and its pkg-config file
+	@packaging/install.sh install $(STAGE) "$(DESTDIR)" $(LIB_DESTINATIONS)
 
 uninstall: stage ## remove what `make install` installed; settings that were changed stay
 	@packaging/install.sh uninstall $(STAGE) "$(DESTDIR)" $(DESTINATIONS)

@@ -13,6 +13,7 @@ put() { # SOURCE TARGET: the mode of a secret for settings, else that of a progr
         mode=600 ;;
     esac
     mkdir -p "$(dirname "$2")"
+    if [ -L "$1" ]; then ln -sfn "$(readlink "$1")" "$2"; return; fi
     install -m $mode "$1" "$2"
 }
 take() { # SOURCE TARGET
@@ -34,6 +35,6 @@ for destination in "$@"; do
         uninstall) take "$file" "$to/${file#"$from"/}" ;;
         *) echo "install: there is no action '$action'" >&2; exit 2 ;;
         esac
-    done < <(find "$from" -type f -print0)
+    done < <(find "$from" \( -type f -o -type l \) -print0)
     [ "$action" = install ] || tidy "$from" "$to"
 done

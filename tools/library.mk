@@ -12,7 +12,7 @@ LIB_DEFS_debug   := -Wl,-z,defs
 
 EXAMPLES  := $(patsubst %.c,$(B)/%,$(sort $(wildcard examples/*.c)))
 
-.PHONY: lib examples install-lib
+.PHONY: lib examples
 lib: $(LIB)/libshoal.so $(LIB)/libshoal.a ## build libshoal, shared and static
 
 $(LIB)/$(SONAME): $(LIB_API) $(B)/libshoal.a $(LIB_MAP)
@@ -46,17 +46,3 @@ $(B)/tests/unit/lib/%: tests/unit/lib/%.c include/shoal.h $(LIB)/libshoal.so
 	@echo "CC $<"
 	@$(CC) -std=c11 -D_GNU_SOURCE -Iinclude -Itests $(WARN) $(OPT_$(VARIANT)) -o $@ $< -L$(LIB) -lshoal -lcmocka -lm \
 	    -pthread -Wl,-rpath,'$$ORIGIN/../../../lib'
-
-prefix     ?= $(or $(PREFIX),/usr/local)
-libdir     ?= $(prefix)/lib
-includedir ?= $(prefix)/include
-INSTALL_LIB = $(DESTDIR)$(libdir)
-install-lib: lib ## install the library, its header and its pkg-config file below prefix (/usr/local)
-	install -d $(INSTALL_LIB)/pkgconfig $(DESTDIR)$(includedir)
-	install -m 644 include/shoal.h $(DESTDIR)$(includedir)/
-	install -m 755 $(LIB)/$(SONAME) $(INSTALL_LIB)/libshoal.so.$(VERSION)
-	ln -sf libshoal.so.$(VERSION) $(INSTALL_LIB)/$(SONAME)
-	ln -sf $(SONAME) $(INSTALL_LIB)/libshoal.so
-	install -m 644 $(LIB)/libshoal.a $(INSTALL_LIB)/
-	sed -e 's|@prefix@|$(prefix)|; s|@libdir@|$(libdir)|; s|@includedir@|$(includedir)|' \
-	    -e 's|@version@|$(VERSION)|; s|@packages@|$(PKGS)|' src/lib/shoal.pc.in >$(INSTALL_LIB)/pkgconfig/shoal.pc

@@ -14,13 +14,13 @@ elif [ -z "$cc" ]; then
     echo "macos-check: skipped: no macOS compiler found; set one, such as MACOS_CC=\"zig cc -target aarch64-macos\""
     exit 0
 fi
-pkgs="libcjson libpcre2-8 libutf8proc openssl libevent libevent_openssl libcurl libnghttp2 libprotobuf-c yaml-0.1"
+pkgs="libcjson libpcre2-8 libutf8proc openssl libevent libevent_openssl libcurl libnghttp2 libprotobuf-c yaml-0.1 libedit"
 if [ "$(uname -s)" = Darwin ]; then
     # shellcheck disable=SC2086
     flags=$(pkg-config --cflags $pkgs)
 else # not all of /usr/include: the system headers there are Linux's
     for dir in /usr/include /usr/include/"$(gcc -dumpmachine 2>/dev/null)"; do
-        for part in openssl event2 cjson curl nghttp2 protobuf-c pcre2.h utf8proc.h yaml.h; do
+        for part in openssl event2 cjson curl nghttp2 protobuf-c pcre2.h utf8proc.h yaml.h histedit.h; do
             [ -e "$dir/$part" ] && cp -rL "$dir/$part" $out/include/
         done
     done

@@ -5,7 +5,7 @@
 set -eu
 
 build_debian="gcc make pkg-config libc6-dev libcjson-dev libpcre2-dev libutf8proc-dev libssl-dev libevent-dev
-    libcurl4-openssl-dev libnghttp2-dev libprotobuf-c-dev protobuf-c-compiler libyaml-dev ca-certificates"
+    libcurl4-openssl-dev libnghttp2-dev libprotobuf-c-dev protobuf-c-compiler libyaml-dev libedit-dev ca-certificates"
 tests_debian="libcmocka-dev clang clang-format libclang-rt-dev cppcheck shellcheck universal-ctags curl iproute2
     openssh-server openssh-client openssl netcat-openbsd procps jq python3"
 # Optional: tests that need one of these are skipped if it cannot be installed.
@@ -13,7 +13,7 @@ more_debian="libopenmpi-dev openmpi-bin libmpich-dev mpich slurmd slurmctld slur
     libc6-dev-arm64-cross qemu-user chromium prometheus libibverbs-dev ibverbs-providers ibverbs-utils rdma-core
     perftest qemu-system-x86 busybox-static cpio zstd xz-utils kmod python3-grpcio protobuf-compiler groff-base systemd
     python3-yaml"
-build_brew="make pkg-config cjson pcre2 utf8proc openssl@3 libevent curl libnghttp2 protobuf-c libyaml"
+build_brew="make pkg-config cjson pcre2 utf8proc openssl@3 libevent curl libnghttp2 protobuf-c libyaml libedit"
 tests_brew="cmocka llvm clang-format cppcheck shellcheck universal-ctags"
 
 wanted=build; [ "${1:-}" = tests ] && wanted=tests

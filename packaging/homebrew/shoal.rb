@@ -9,9 +9,13 @@ class Shoal < Formula
   depends_on "pkgconf" => :build
   depends_on "cjson"
   depends_on "curl"
+  depends_on "libedit"
   depends_on "libevent"
+  depends_on "libnghttp2"
+  depends_on "libyaml"
   depends_on "openssl@3"
   depends_on "pcre2"
+  depends_on "protobuf-c"
   depends_on "utf8proc"
 
   def install

@@ -106,17 +106,5 @@ void sh_anthropic_models(sh_http_request *req, void *arg)
 
 void sh_anthropic_model(sh_http_request *req, void *arg)
 {
-    const sh_api *api = arg;
-    if (sh_api_lacks_model(req, api)) return;
-    sh_api_error error;
-    const sh_api_model *m = sh_models_find(api, sh_http_param(req).ptr, &error);
-    if (m == NULL) {
-        sh_api_reply_error(req, &error);
-        return;
-    }
-    sh_buf json = {0};
-    sh_json_writer w = sh_json_writer_on(&json);
-    model_write(m, &w);
-    sh_api_reply_json(req, 200, &json);
-    sh_buf_reset(&json);
+    sh_api_reply_model(req, arg, model_write);
 }

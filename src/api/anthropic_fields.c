@@ -4,7 +4,7 @@
 #include "api/anthropic_fields.h"
 
 #include "api/anthropic.h"
-#include "api/sampling_rows.h"
+#include "api/field_rows.h"
 
 #include <stddef.h>
 

@@ -167,6 +167,22 @@ bool sh_api_lacks_model(sh_http_request *req, const sh_api *api)
     return true;
 }
 
+void sh_api_reply_model(sh_http_request *req, const sh_api *api, sh_model_writer *write)
+{
+    sh_api_error error;
+    if (sh_api_lacks_model(req, api)) return;
+    const sh_api_model *m = sh_models_find(api, sh_http_param(req).ptr, &error);
+    if (m == NULL) {
+        sh_api_reply_error(req, &error);
+        return;
+    }
+    sh_buf json = {0};
+    sh_json_writer w = sh_json_writer_on(&json);
+    write(m, &w);
+    sh_api_reply_json(req, 200, &json);
+    sh_buf_reset(&json);
+}
+
 /* Requests that the HTTP server refuses by itself get an error like any other. Many have no route:
  * the path is unknown, or has not even arrived. */
 static void on_refused(void *arg, sh_http_request *req, int status, const char *message)
@@ -338,6 +354,8 @@ static void on_job_tick(void *arg)
 static void on_snapshot_tick(void *arg)
 {
     sh_api *api = arg;
+    sh_models_sample(api);
+    sh_cluster_link_tick(api->cluster);
     sh_subscribers_push(api);
     sh_models_expire(api);
     sh_trigger_start(api->snapshot_tick, SNAPSHOT_MS);
@@ -398,6 +416,7 @@ static void on_renew(void *arg)
     SH_LOGI("api: a new process takes over, %d requests active here", api->job_count);
     sh_subscribers_end(api);
     if (api->localai != NULL) sh_localai_model_leave(api->localai);
+    sh_cluster_link_leave(api->cluster);
     server_drain(api);
     on_drain_check(api);
 }
@@ -527,6 +546,7 @@ static sh_status api_open(sh_api *api, sh_api_opts *opts, sh_err *err)
     if (status == SH_OK) status = server_open(api, err);
     if (status == SH_OK) status = sh_models_open(api, err);
     if (status != SH_OK) return status;
+    api->cluster = sh_cluster_link_create(api->loop, api->opts->control_fd);
     if (api->opts->store_fd > 0)
         api->store = sh_store_service_create(api->loop, api->opts->store_fd);
     if (opts->grpc_fds != NULL) api->localai = sh_localai_model_create(api, opts, opts->model_fd);
@@ -559,6 +579,7 @@ static void api_close(sh_api *api)
     sh_jobs_end(api);
     sh_models_close(api);
     sh_store_service_free(api->store);
+    sh_cluster_link_free(api->cluster);
     sh_localai_model_free(api->localai);
     sh_trigger_free(api->job_tick);
     sh_trigger_free(api->accept_due);

@@ -42,6 +42,7 @@ typedef struct {
 
     sh_job_defaults defaults;         /* what is added to requests */
     sh_defaults_reader defaults_read; /* of a model that a file describes; NULL: none does */
+    sh_facts_reader facts_read;       /* of a model's weights; or NULL */
     const sh_api_sampling *sampling;  /* defaults of requests; NULL: the model's own */
     int64_t max_tokens;               /* default for requests without max_tokens; 0: the context */
     int64_t max_tokens_hard;          /* limit of any answer; 0: the context */
@@ -57,7 +58,8 @@ typedef struct {
     int64_t bodies_bytes_max; /* of all requests together */
     double idle_s, receive_s, send_s;
 
-    int store_fd; /* the socket of the process that downloads and deletes models; 0: none */
+    int control_fd; /* the socket of the supervisor, for changes of the cluster; 0: none */
+    int store_fd;   /* the socket of the process that downloads and deletes models; 0: none */
 
     /* A backend of LocalAI instead of an HTTP server: gRPC on these inherited sockets; or NULL. */
     const char *grpc_fds;

@@ -5,6 +5,7 @@
 #define SH_API_API_INTERNAL_H
 
 #include "api/api.h"
+#include "api/cluster_link.h"
 #include "api/dialect.h"
 #include "api/field.h"
 #include "api/history.h"
@@ -44,6 +45,8 @@ struct sh_api {
     sh_response_store *responses; /* answers that clients may refer to */
     sh_response_store *conversations;
     sh_store_service *store; /* changes the models on disk; NULL: nobody does */
+    sh_cluster_link *cluster; /* to the launcher */
+    bool draining;            /* takes no new requests to the model */
     sh_history *history;
     sh_metrics *metrics;
     double request_timeout_s; /* the engines' default; kept while there is none */
@@ -140,6 +143,10 @@ void sh_api_refuse_waiting(sh_api_error *err);
 /* True, after replying with an error, while no model is known. */
 bool sh_api_lacks_model(sh_http_request *req, const sh_api *api);
 
+/* Replies with the model that the path names, as a dialect writes it. */
+typedef void sh_model_writer(const sh_api_model *model, sh_json_writer *w);
+void sh_api_reply_model(sh_http_request *req, const sh_api *api, sh_model_writer *write);
+
 /* True when a request could be served now; else *err says why not. */
 bool sh_api_ready(const sh_api *api, sh_api_error *err);
 
@@ -161,6 +168,14 @@ void sh_jobs_keep_alive(sh_api *api, int64_t quiet_ms);    /* streams that were 
 void sh_jobs_fail(sh_api *api, const sh_api_error *error); /* those that wait for the engine */
 void sh_jobs_end(sh_api *api); /* frees all jobs, at the end of the process */
 
+/* cluster.c */
+/* Whether the client may change the server; else *err says why not. */
+bool sh_api_may_change(const sh_http_request *req, sh_api_error *err);
+/* False while the server is being drained. */
+bool sh_api_takes_jobs(const sh_api *api, sh_api_error *err);
+extern const sh_field_table sh_cluster_host_fields;
+extern const sh_field_table sh_cluster_drain_fields;
+
 /* status.c */
 void sh_status_snapshot(sh_api *api, sh_buf *out);
 void sh_subscribers_push(sh_api *api);
@@ -180,13 +195,21 @@ void sh_handle_ready(sh_http_request *req, void *arg);
 void sh_handle_version(sh_http_request *req, void *arg);
 void sh_handle_load(sh_http_request *req, void *arg);
 void sh_handle_model_info(sh_http_request *req, void *arg);
+void sh_handle_template(sh_http_request *req, void *arg);
+void sh_handle_local_models(sh_http_request *req, void *arg);
 void sh_handle_queue(sh_http_request *req, void *arg);
 void sh_handle_memory(sh_http_request *req, void *arg);
 void sh_handle_recent(sh_http_request *req, void *arg);
 void sh_handle_stats(sh_http_request *req, void *arg);
 void sh_handle_snapshot(sh_http_request *req, void *arg);
+void sh_handle_metrics_history(sh_http_request *req, void *arg);
 void sh_handle_stream(sh_http_request *req, void *arg);
 void sh_handle_settings(sh_http_request *req, void *arg);
+void sh_handle_cluster(sh_http_request *req, void *arg);
+void sh_handle_restart(sh_http_request *req, void *arg);
+void sh_handle_host_add(sh_http_request *req, void *arg);
+void sh_handle_host_remove(sh_http_request *req, void *arg);
+void sh_handle_drain(sh_http_request *req, void *arg);
 void sh_handle_metrics(sh_http_request *req, void *arg);
 void sh_handle_openapi(sh_http_request *req, void *arg);
 void sh_handle_page(sh_http_request *req, void *arg);

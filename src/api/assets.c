@@ -30,10 +30,13 @@
     X(docs_css, "/docs/docs.css", CSS, "docs.css")                                                 \
     X(dashboard_html, "/dashboard", HTML, "dashboard/index.html")                                  \
     X(dashboard_css, "/dashboard/style.css", CSS, "dashboard/style.css")                           \
+    X(dashboard_chat_css, "/dashboard/chat.css", CSS, "dashboard/chat.css")                        \
     X(dashboard_icon, "/dashboard/icon.svg", "image/svg+xml", "dashboard/icon.svg")                \
-    MODULE(about) MODULE(app) MODULE(chat) MODULE(chats) MODULE(cluster) MODULE(controls)          \
-    MODULE(dom) MODULE(feed) MODULE(format) MODULE(history) MODULE(live) MODULE(markdown)          \
-    MODULE(message) MODULE(models) MODULE(plot) MODULE(ranks) MODULE(requests)
+    MODULE(about) MODULE(answer) MODULE(app) MODULE(chat) MODULE(chats) MODULE(cluster)            \
+    MODULE(code) MODULE(composer) MODULE(controls) MODULE(conversation) MODULE(dom) MODULE(feed)   \
+    MODULE(format) MODULE(highlight) MODULE(history) MODULE(inline) MODULE(live) MODULE(markdown)  \
+    MODULE(message) MODULE(models) MODULE(operate) MODULE(plot) MODULE(ranks) MODULE(requests)     \
+    MODULE(search) MODULE(sidebar) MODULE(spark) MODULE(store) MODULE(tex) MODULE(tokens)
 /* clang-format on */
 
 #define X(symbol, path, type, file)                                                                \

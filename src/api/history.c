@@ -289,6 +289,7 @@ void sh_history_write_snapshot(const sh_history *history, int64_t now_us, sh_jso
     sh_write_int(w, "total_prompt_tokens", history->prompt_tokens);
     sh_write_int(w, "error_count",
                  history->by_outcome[SH_OUTCOME_ERROR] + history->by_outcome[SH_OUTCOME_TIMEOUT]);
+    sh_write_int(w, "cancelled_count", history->by_outcome[SH_OUTCOME_CANCELLED]);
     sh_write_int(w, "refused_count", history->by_outcome[SH_OUTCOME_REFUSED]);
     sh_write_int(w, "recent_count", recent);
     sh_write_num(w, "avg_tps_60s", rated == 0 ? 0 : rate_sum / rated);

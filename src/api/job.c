@@ -793,7 +793,7 @@ static bool takes_requests(const sh_api *api, sh_api_error *error)
 void sh_job_start(sh_api *api, sh_http_request *req, const sh_job_format *format)
 {
     sh_api_error error;
-    if (!takes_requests(api, &error)) {
+    if (!sh_api_takes_jobs(api, &error) || !takes_requests(api, &error)) {
         unready_refuse(api, req, format, &error);
         return;
     }

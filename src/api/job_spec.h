@@ -158,6 +158,10 @@ typedef struct {
     int64_t top_k, max_tokens, seed;                      /* -1: nothing */
 } sh_model_defaults;
 
+/* Appends what the files of a model's folder tell about its weights, as a JSON object; nothing if
+ * they cannot be read. */
+typedef void (*sh_facts_reader)(const char *dir, sh_buf *out);
+
 /* Reads such a file into *out, which the caller frees. */
 typedef sh_status (*sh_defaults_reader)(const char *file, sh_model_defaults *out, sh_err *err);
 

@@ -158,6 +158,7 @@ static sh_served_model_opts served_opts(const sh_api_model *m)
     return (sh_served_model_opts){.name = m->name != NULL ? m->name : opts->model_name,
                                   .definition = m->definition,
                                   .defaults_read = opts->defaults_read,
+                                  .facts_read = opts->facts_read,
                                   .reasoning_parser = opts->reasoning_parser,
                                   .tool_parser = opts->tool_parser};
 }
@@ -246,6 +247,7 @@ static void on_down(void *arg, const sh_err *why)
     if (!expected && m->name != NULL) SH_LOGW("api: '%s': %s", m->name, why->text);
     if (!expected && m->name == NULL) SH_LOGW("api: %s", why->text);
     stats_clear(m);
+    sh_rank_watch_take(m->watch, sh_clock_unix_us(), NULL);
     sh_api_fresh(m->api);
 }
 
@@ -268,9 +270,20 @@ static void on_stats(void *arg, sh_str text)
     sh_buf_clear(&m->ranks_text);
     if (ranks != NULL) sh_buf_add_text(&m->ranks_text, ranks);
     cJSON_free(ranks);
+    sh_rank_watch_take(m->watch, sh_clock_unix_us(), stats);
     if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(stats, "ready")))
         sh_replay_ready(m->replay, sh_model_info(m)->model_hash);
     sh_api_fresh(m->api);
+}
+
+void sh_models_sample(sh_api *api)
+{
+    int64_t now_us = sh_clock_unix_us();
+    for (sh_api_model *m = api->models->first; m != NULL; m = m->next) {
+        if (m->timeline == NULL && m->stats == NULL) continue;
+        if (m->timeline == NULL) m->timeline = sh_timeline_create();
+        sh_timeline_take(m->timeline, now_us, m->stats);
+    }
 }
 
 static int64_t replay_limit_ms(const sh_api_opts *opts)
@@ -284,6 +297,7 @@ static void engine_open(sh_api_model *m)
     sh_api *api = m->api;
     free(m->linked);
     m->linked = sh_strdup(m->socket);
+    m->watch = sh_rank_watch_create();
     m->conn = sh_engine_conn_create(api->loop, m->socket, &link);
     m->replay = sh_replay_create(api->loop, m->conn, replay_limit_ms(api->opts));
 }
@@ -293,6 +307,8 @@ static void engine_close(sh_api_model *m)
     sh_replay_free(m->replay);
     sh_engine_conn_free(m->conn);
     sh_served_model_close(m->served);
+    sh_rank_watch_free(m->watch);
+    m->watch = NULL;
     m->replay = NULL;
     m->conn = NULL;
     m->served = NULL;
@@ -366,6 +382,7 @@ static void row_free(sh_api_model *m)
     engine_close(m);
     sh_buf_reset(&m->stats_text);
     sh_buf_reset(&m->ranks_text);
+    sh_timeline_free(m->timeline);
     free(m->name);
     free(m->dir);
     free(m->definition);

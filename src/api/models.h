@@ -11,8 +11,10 @@
 
 #include "api/engine_conn.h"
 #include "api/error.h"
+#include "api/rank_watch.h"
 #include "api/replay.h"
 #include "api/served_model.h"
+#include "api/timeline.h"
 #include "base/clock.h"
 
 #include <cjson/cJSON.h>
@@ -48,9 +50,11 @@ struct sh_api_model {
     int64_t created_s; /* when it was listed */
     int64_t used_us;   /* last use, of the clock of records; 0: none */
 
-    char *linked;         /* the socket that `conn` is for */
-    sh_engine_conn *conn; /* NULL, like what follows, while it is not loaded */
+    sh_timeline *timeline; /* NULL until it was loaded for the first time */
+    char *linked;          /* the socket that `conn` is for */
+    sh_engine_conn *conn;  /* NULL, like what follows, while it is not loaded */
     sh_replay *replay;
+    sh_rank_watch *watch;
     sh_served_model *served; /* NULL until the engine is connected */
     cJSON *stats;            /* the engine's latest, or NULL */
     sh_buf stats_text;
@@ -93,6 +97,7 @@ bool sh_model_wait(sh_api_model *model, sh_model_waiter *waiter);
 void sh_model_use(sh_api_model *model, sh_model_waiter *waiter);
 void sh_model_release(sh_model_waiter *waiter); /* also ends a wait */
 void sh_models_expire(sh_api *api);             /* waits and held sequences; about once a second */
+void sh_models_sample(sh_api *api);             /* for the plots; once a second */
 void sh_models_stop(sh_api *api);
 
 /* The only model of the table is unloaded, and its engine will not come back. */

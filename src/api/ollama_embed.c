@@ -1,6 +1,7 @@
 /* POST /api/embed, and /api/embeddings as older clients ask: vectors of texts.
  *
  * Inputs that are too long are cut unless the client says otherwise, as Ollama does. */
+#include "api/field_rows.h"
 #include "api/json_writer.h"
 #include "api/ollama.h"
 #include "api/vectors.h"
@@ -10,6 +11,7 @@ typedef struct {
     const cJSON *input, *keep_alive, *options;
     bool truncate;
 } embed_fields;
+SH_STARTS_WITH_SPEC(embed_fields);
 
 #define AT(field) .offset = offsetof(embed_fields, field)
 
@@ -48,12 +50,7 @@ static const sh_field embed_rows[] = {
      .fallback = "true",
      .meaning = "Cut inputs that are too long; false refuses them.",
      AT(truncate)},
-    {.name = "dimensions",
-     .type = SH_FIELD_INT,
-     .min = 1,
-     .max = 1 << 20,
-     .meaning = "Shorten vectors to so many numbers; only for models whose config.json allows it.",
-     AT(spec.dimensions)},
+    SH_ROW_DIMENSIONS,
 };
 const sh_field_table sh_ollama_embed_fields = {embed_rows, SH_COUNT_OF(embed_rows), &shared_fields};
 
@@ -106,10 +103,7 @@ static void embed_whole(const sh_answer *answer, sh_buf *out)
     sh_json_writer w = sh_json_writer_on(out);
     sh_write_begin(&w, NULL, '{');
     sh_write_text(&w, "model", answer->model);
-    sh_write_begin(&w, "embeddings", '[');
-    for (int i = 0; i < answer->count; i++)
-        sh_write_raw(&w, NULL, sh_buf_str(&answer->choices[i].content));
-    sh_write_end(&w, ']');
+    sh_vectors_write(answer, "embeddings", &w);
     sh_write_int(&w, "total_duration", (int64_t)(answer->seconds * 1e9));
     sh_write_int(&w, "load_duration", 0);
     sh_write_int(&w, "prompt_eval_count", sh_answer_usage(answer).prompt_tokens);

@@ -4,7 +4,7 @@
 #include "api/ollama_fields.h"
 
 #include "api/ollama.h"
-#include "api/sampling_rows.h"
+#include "api/field_rows.h"
 
 #include <stddef.h>
 

@@ -5,6 +5,7 @@
  * thousand of them, and the numbers of one take as long to write as many tokens. Field names are
  * OpenAI's, and vLLM's where OpenAI has none. */
 #include "api/api_internal.h"
+#include "api/field_rows.h"
 #include "api/openai.h"
 #include "api/vectors.h"
 
@@ -19,13 +20,15 @@ typedef struct {
     const char *query;
     const cJSON *documents;
 } embed_fields;
+SH_STARTS_WITH_SPEC(embed_fields);
 
 #define AT(field) .offset = offsetof(embed_fields, field)
 
 #define MODEL_FIELD                                                                                \
     {                                                                                              \
         .name = "model", .type = SH_FIELD_STRING, .max = 4096,                                     \
-        .meaning = "Name of the model; optional, since there is only one.", AT(spec.model)         \
+        .meaning = "Name of the model; optional if there is only one, or a default.",              \
+        AT(spec.model)                                                                             \
     }
 #define TRUNCATE_FIELD                                                                             \
     {                                                                                              \
@@ -60,12 +63,7 @@ static const sh_field embeddings_rows[] = {
      .choices = "float|base64",
      .meaning = "Write vectors as lists of numbers (the default), or as base64 of 32-bit floats.",
      AT(encoding)},
-    {.name = "dimensions",
-     .type = SH_FIELD_INT,
-     .min = 1,
-     .max = 1 << 20,
-     .meaning = "Shorten vectors to so many numbers; only for models whose config.json allows it.",
-     AT(spec.dimensions)},
+    SH_ROW_DIMENSIONS,
     {.name = "prompt_name",
      .type = SH_FIELD_STRING,
      .max = 256,
@@ -168,10 +166,7 @@ static void embeddings_whole(const sh_answer *answer, sh_buf *out)
     sh_write_text(&w, "id", answer->id);
     sh_write_int(&w, "created", answer->created_s);
     sh_write_text(&w, "model", answer->model);
-    sh_write_begin(&w, "data", '[');
-    for (int i = 0; i < answer->count; i++)
-        sh_write_raw(&w, NULL, sh_buf_str(&answer->choices[i].content));
-    sh_write_end(&w, ']');
+    sh_vectors_write(answer, "data", &w);
     usage_write(answer, &w);
     sh_write_end(&w, '}');
 }

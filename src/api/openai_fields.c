@@ -4,7 +4,7 @@
 #include "api/openai_fields.h"
 
 #include "api/openai.h"
-#include "api/sampling_rows.h"
+#include "api/field_rows.h"
 #include "base/status.h"
 
 #include <stddef.h>

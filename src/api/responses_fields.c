@@ -3,7 +3,7 @@
 #include "api/responses_internal.h"
 
 #include "api/responses.h"
-#include "api/sampling_rows.h"
+#include "api/field_rows.h"
 
 #include <stddef.h>
 

@@ -28,6 +28,7 @@ struct sh_served_model {
     bool headless, scores, normalized;
     int vector_len;
     sh_model_defaults defaults;
+    sh_buf facts;
 };
 
 sh_served_model *sh_served_model_take(sh_served_model *model)
@@ -44,6 +45,7 @@ void sh_served_model_close(sh_served_model *model)
     sh_form_cache_free(model->forms);
     free(model->defaults.system);
     cJSON_Delete(model->defaults.stops);
+    sh_buf_reset(&model->facts);
     free(model->dir);
     free(model->name);
     free(model);
@@ -115,8 +117,14 @@ sh_status sh_served_model_open(const sh_engine_info *info, const sh_served_model
         sh_served_model_close(model);
         return err->status;
     }
+    if (opts->facts_read != NULL) opts->facts_read(model->dir, &model->facts);
     *out = model;
     return SH_OK;
+}
+
+sh_str sh_served_model_facts(const sh_served_model *model)
+{
+    return model->facts.len == 0 ? SH_STR("null") : sh_buf_str(&model->facts);
 }
 
 const char *sh_served_model_name(const sh_served_model *model)

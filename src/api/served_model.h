@@ -30,6 +30,7 @@ typedef struct {
     const char *definition;                     /* the file that describes it, or NULL */
     sh_defaults_reader defaults_read;           /* of that file */
     const char *reasoning_parser, *tool_parser; /* NULL or "auto": detected */
+    sh_facts_reader facts_read;                 /* of its weights; or NULL */
 } sh_served_model_opts;
 
 /* Opens the model of the engine that sent this info. */
@@ -40,6 +41,9 @@ sh_served_model *sh_served_model_take(sh_served_model *model);
 void sh_served_model_close(sh_served_model *model);
 
 const sh_model_defaults *sh_served_model_defaults(const sh_served_model *model);
+
+/* What facts_read has found out, as JSON; "null": nothing. */
+sh_str sh_served_model_facts(const sh_served_model *model);
 
 const char *sh_served_model_name(const sh_served_model *model);
 const char *sh_served_model_dir(const sh_served_model *model);

@@ -140,6 +140,7 @@ static const char *state_name(const sh_api *api)
     sh_api_error ignored;
     const sh_api_model *m = sh_models_main(api);
     if (api->stopping) return "stopping";
+    if (api->draining) return "draining";
     if (sh_api_ready(api, &ignored))
         return cJSON_GetArraySize(missing_of(m)) > 0 ? "degraded" : "healthy";
     return m->served == NULL ? "starting" : "engine_lost";
@@ -258,7 +259,7 @@ void sh_handle_live(sh_http_request *req, void *arg)
 void sh_handle_ready(sh_http_request *req, void *arg)
 {
     sh_api_error error;
-    if (sh_api_ready(arg, &error))
+    if (sh_api_takes_jobs(arg, &error) && sh_api_ready(arg, &error))
         sh_http_reply(req, 200, "application/json", SH_STR("{\"status\":\"ready\"}"));
     else {
         if (!sh_http_is_trusted(req))
@@ -323,6 +324,29 @@ void sh_handle_load(sh_http_request *req, void *arg)
     reply(req, 200, &json);
 }
 
+/* What a request gets that leaves its sampling open. */
+static void defaults_write(const sh_api *api, const sh_served_model *served, sh_json_writer *w)
+{
+    if (served == NULL) {
+        sh_write_null(w, "defaults"); /* the model's own count, too */
+        return;
+    }
+    sh_api_sampling s = sh_api_sampling_of(api, served);
+    sh_write_begin(w, "defaults", '{');
+    sh_write_num(w, "temperature", s.temperature);
+    sh_write_num(w, "top_p", s.top_p);
+    sh_write_int(w, "top_k", s.top_k);
+    sh_write_num(w, "min_p", s.min_p);
+    sh_write_num(w, "repetition_penalty", s.repetition_penalty);
+    if (s.seed < 0)
+        sh_write_null(w, "seed");
+    else
+        sh_write_int(w, "seed", s.seed);
+    int64_t answer = sh_api_max_tokens_of(api, served);
+    sh_write_int(w, "max_tokens", answer == 0 ? sh_served_model_context(served) : answer);
+    sh_write_end(w, '}');
+}
+
 static void served_members(const sh_api *api, const sh_served_model *served, sh_json_writer *w)
 {
     sh_write_text(w, "model_type", sh_served_model_type(served));
@@ -336,6 +360,13 @@ static void served_members(const sh_api *api, const sh_served_model *served, sh_
     sh_write_int(w, "max_context_length", sh_served_model_context(served));
     int64_t answer = sh_api_max_tokens_of(api, served);
     sh_write_int(w, "max_tokens", answer == 0 ? sh_served_model_context(served) : answer);
+    const sh_model_text *text = sh_served_model_text(served);
+    const sh_output_dialect *dialect = sh_model_text_dialect(text);
+    sh_write_text(w, "tool_parser", sh_output_tools_name(dialect->tools));
+    sh_write_text(w, "reasoning_parser", sh_output_reasoning_name(dialect->reasoning));
+    sh_write_bool(w, "chat_template", sh_model_text_has_chat(text));
+    defaults_write(api, served, w);
+    sh_write_raw(w, "weights", sh_served_model_facts(served));
 }
 
 static void model_members(const sh_api *api, const sh_api_model *m, sh_json_writer *w)
@@ -374,6 +405,32 @@ void sh_handle_model_info(sh_http_request *req, void *arg)
     reply(req, 200, &json);
 }
 
+/* Long, and seldom asked for: so it is not in the info. */
+void sh_handle_template(sh_http_request *req, void *arg)
+{
+    sh_str name = sh_http_query(req, "model");
+    sh_api_error error;
+    if (sh_api_lacks_model(req, arg)) return;
+    const sh_api_model *m = sh_models_find(arg, name.len == 0 ? NULL : name.ptr, &error);
+    bool fine = m != NULL && sh_model_is_allowed(m, sh_http_key_name(req), &error);
+    if (fine && (m->served == NULL || !sh_model_text_has_chat(sh_served_model_text(m->served))))
+        fine = sh_api_fail(&error, 404, "not_found", "model", "%s",
+                           m->served == NULL ? "the model is not loaded"
+                                             : "the model has no chat template");
+    if (!fine) {
+        sh_api_reply_error(req, &error);
+        return;
+    }
+    sh_buf json = {0};
+    sh_json_writer w = sh_json_writer_on(&json);
+    sh_write_begin(&w, NULL, '{');
+    sh_write_str(&w, "template", sh_model_text_template(sh_served_model_text(m->served), false));
+    sh_write_str(&w, "tools_template",
+                 sh_model_text_template(sh_served_model_text(m->served), true));
+    sh_write_end(&w, '}');
+    reply(req, 200, &json);
+}
+
 /* What the dashboard and `shoal status` show of each model. */
 static void models_write(const sh_api *api, sh_json_writer *w)
 {
@@ -384,9 +441,11 @@ static void models_write(const sh_api *api, sh_json_writer *w)
         sh_write_text(w, "state", sh_model_state_name(m));
         sh_write_text(w, "error", m->state == SH_MODEL_FAILED ? m->why : NULL);
         sh_write_bool(w, "pinned", m->pinned);
+        sh_write_bool(w, "kept", m->pinned || m->keep_s < 0);
         sh_write_int(w, "memory", m->bytes);
         sh_write_int(w, "running", m->active);
         sh_write_num(w, "used_at", m->used_us == 0 ? NAN : (double)m->used_us * 1e-6);
+        sh_timeline_write_now(m->timeline, "now", w);
         sh_write_end(w, '}');
     }
     sh_write_end(w, ']');
@@ -473,6 +532,7 @@ void sh_status_snapshot(sh_api *api, sh_buf *out)
     bool ready = sh_api_ready(api, &error);
     sh_write_begin(&w, NULL, '{');
     sh_write_num(&w, "uptime_s", uptime_s(api));
+    sh_write_fixed(&w, "time", (double)sh_clock_unix_us() * 1e-6, 3);
     sh_write_text(&w, "status", state_name(api));
     sh_write_text(&w, "detail", ready ? NULL : error.message);
     sh_write_text(&w, "model", sh_model_name(main));
@@ -482,7 +542,9 @@ void sh_status_snapshot(sh_api *api, sh_buf *out)
     sh_write_int(&w, "connections", sh_http_server_connections(api->server));
     sh_write_int(&w, "requests_running", running_count(api));
     sh_write_int(&w, "requests_held", replay_sum(api).held);
+    sh_write_raw(&w, "change", sh_cluster_link_change(api->cluster));
     models_write(api, &w);
+    sh_rank_watch_write(main->watch, "absent", &w);
     hardware_write(main, &w);
     memory_write("memory_monitor", &w);
     sh_str engine = sh_buf_str(&main->stats_text);
@@ -500,30 +562,6 @@ static void snapshot_reply(sh_http_request *req, void *arg)
 void sh_handle_snapshot(sh_http_request *req, void *arg)
 {
     sh_api_when_fresh(arg, req, snapshot_reply);
-}
-
-/* What a request gets that leaves its sampling open. */
-static void defaults_write(const sh_api *api, sh_json_writer *w)
-{
-    const sh_served_model *served = sh_models_main(api)->served;
-    if (served == NULL) {
-        sh_write_null(w, "defaults"); /* the model's own count, too */
-        return;
-    }
-    sh_api_sampling s = sh_api_sampling_of(api, served);
-    sh_write_begin(w, "defaults", '{');
-    sh_write_num(w, "temperature", s.temperature);
-    sh_write_num(w, "top_p", s.top_p);
-    sh_write_int(w, "top_k", s.top_k);
-    sh_write_num(w, "min_p", s.min_p);
-    sh_write_num(w, "repetition_penalty", s.repetition_penalty);
-    if (s.seed < 0)
-        sh_write_null(w, "seed");
-    else
-        sh_write_int(w, "seed", s.seed);
-    int64_t answer = sh_api_max_tokens_of(api, served);
-    sh_write_int(w, "max_tokens", answer == 0 ? sh_served_model_context(served) : answer);
-    sh_write_end(w, '}');
 }
 
 /* Shows how many keys there are, never the keys. */
@@ -545,7 +583,7 @@ void sh_handle_settings(sh_http_request *req, void *arg)
     sh_write_bool(&w, "log_prompts", o->log_prompts);
     sh_write_int(&w, "max_tokens", o->max_tokens);
     sh_write_int(&w, "max_tokens_hard", o->max_tokens_hard);
-    defaults_write(api, &w);
+    defaults_write(api, sh_models_main(api)->served, &w);
     sh_write_num(&w, "timeout_s",
                  sh_model_stat(sh_models_main(api), "request_timeout_s", NAN)); /* the engine's */
     sh_write_num(&w, "grace_s", o->grace_s);
@@ -557,6 +595,28 @@ void sh_handle_settings(sh_http_request *req, void *arg)
     sh_write_num(&w, "idle_s", o->idle_s);
     sh_write_num(&w, "receive_s", o->receive_s);
     sh_write_num(&w, "send_s", o->send_s);
+    sh_write_end(&w, '}');
+    reply(req, 200, &json);
+}
+
+void sh_handle_metrics_history(sh_http_request *req, void *arg)
+{
+    const sh_api *api = arg;
+    sh_api_error error;
+    sh_str given = sh_http_query(req, "model");
+    char *name = sh_str_dup(given);
+    const sh_api_model *m = given.len == 0 ? sh_models_main(api)
+                                           : sh_models_find(api, name, &error);
+    free(name);
+    if (m == NULL) {
+        sh_api_reply_error(req, &error);
+        return;
+    }
+    sh_buf json = {0};
+    sh_json_writer w = sh_json_writer_on(&json);
+    sh_write_begin(&w, NULL, '{');
+    sh_write_text(&w, "model", sh_model_name(m));
+    sh_timeline_write(m->timeline, &w);
     sh_write_end(&w, '}');
     reply(req, 200, &json);
 }

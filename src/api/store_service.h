@@ -5,7 +5,9 @@
  * socket (cmd/support/store_process.c). Both send lines of JSON:
  *
  *   {"id":1,"do":"pull","model":"ORG/NAME"}        also "delete"; "stop" ends the one with that id
+ *   {"id":2,"do":"list","model":""}                the models on disk
  *   {"id":1,"total":1000,"completed":10}           any number of times
+ *   {"id":2,"model":{...}}                         one of them, as in the reply of the API
  *   {"id":1,"done":true}                           or with "error" and an HTTP status in "code"
  *
  * Threads: the loop's. */
@@ -26,7 +28,7 @@ typedef void (*sh_store_fn)(void *arg, const cJSON *line);
 sh_store_service *sh_store_service_create(sh_loop *loop, int fd);
 void sh_store_service_free(sh_store_service *service);
 
-/* `what`: "pull" or "delete". NULL if the other process is gone or does not read. */
+/* `what`: as above. NULL if the other process is gone or does not read. */
 sh_store_request *sh_store_service_ask(sh_store_service *service, const char *what,
                                        const char *model, sh_store_fn fn, void *arg);
 

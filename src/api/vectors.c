@@ -98,3 +98,11 @@ void sh_vector_write(const sh_answer *answer, const sh_choice *choice, sh_buf *o
     sh_base64_encode(choice->vector, (size_t)len * sizeof(float), out);
     sh_buf_add_char(out, '"');
 }
+
+void sh_vectors_write(const sh_answer *answer, const char *name, sh_json_writer *w)
+{
+    sh_write_begin(w, name, '[');
+    for (int i = 0; i < answer->count; i++)
+        sh_write_raw(w, NULL, sh_buf_str(&answer->choices[i].content));
+    sh_write_end(w, ']');
+}

@@ -11,6 +11,7 @@
 
 #include "api/answer.h"
 #include "api/error.h"
+#include "api/json_writer.h"
 
 enum { SH_INPUTS_MAX = 2048 };
 
@@ -23,5 +24,8 @@ bool sh_inputs_read(const cJSON *list, const char *field, bool single, sh_job_sp
 /* Appends the choice's vector as JSON: a list of numbers, or base64 of little-endian floats if the
  * spec says so; shortened to the dimensions of the spec. */
 void sh_vector_write(const sh_answer *answer, const sh_choice *choice, sh_buf *out);
+
+/* Writes what `part` wrote for each choice, as a list. */
+void sh_vectors_write(const sh_answer *answer, const char *name, sh_json_writer *w);
 
 #endif

@@ -146,6 +146,8 @@ struct sh_children {
     sh_deadline heartbeat_at; /* when to write to the tethers next */
     int tether;               /* holds this process; or -1 */
     sh_deadline tether_silent_at;
+    sh_buf told; /* what has arrived of a line of text */
+    bool telling;
 };
 
 static char **strings_copy(char *const *list)
@@ -692,6 +694,29 @@ bool sh_children_ask_to_leave(sh_children *c, int idx)
     return child->pid != 0;
 }
 
+/* In one write, which a pipe takes whole or not at all: no other order can come in between. */
+void sh_children_tell(sh_children *c, int idx, sh_str text)
+{
+    SH_ASSERT(idx >= 0 && idx < c->count);
+    sh_buf line = {0};
+    sh_buf_add_char(&line, SH_TETHER_TELL);
+    for (size_t i = 0; i < text.len && i < SH_TETHER_TEXT_MAX; i++)
+        sh_buf_add_char(&line, text.ptr[i] == '\n' ? ' ' : text.ptr[i]);
+    sh_buf_add_char(&line, '\n');
+    if (c->list[idx].input >= 0 && write(c->list[idx].input, line.ptr, line.len) < 0)
+        SH_LOGW("%s: it does not read its tether", c->list[idx].name);
+    sh_buf_reset(&line);
+}
+
+static void told_take(sh_children *c, char byte)
+{
+    c->telling = byte != '\n';
+    if (c->telling && c->told.len < SH_TETHER_TEXT_MAX) sh_buf_add_char(&c->told, byte);
+    if (c->telling) return;
+    if (c->hooks.told != NULL) c->hooks.told(c->hooks.arg, sh_buf_str(&c->told));
+    sh_buf_clear(&c->told);
+}
+
 static void tethers_heartbeat(sh_children *c)
 {
     if (!sh_deadline_passed(c->heartbeat_at)) return;
@@ -715,6 +740,11 @@ static int tether_order(sh_children *c)
             return SIGTERM;
         }
         c->tether_silent_at = sh_deadline_in_ms(SILENCE_MS);
+        if (c->telling) {
+            told_take(c, order);
+            continue;
+        }
+        c->telling = order == SH_TETHER_TELL;
         if (order == SH_TETHER_STOP) return SIGTERM;
         if (order == SH_TETHER_RENEW) return SIGUSR2;
         if (order == SH_TETHER_LEAVE) return SIGUSR1;

@@ -8,8 +8,8 @@
  *
  * A child on another host (behind ssh) cannot be signalled from here. It is held by a tether
  * instead, a pipe to its stdin: an 'S' asks it to stop, the end of the pipe asks again, an 'N' asks
- * it to renew its children, an 'L' to let them leave, and a '.' every few seconds shows that this
- * process is alive. sh_children_set_tether is the other end.
+ * it to renew its children, an 'L' to let them leave, a 'T' begins a line of text for it, and a '.'
+ * every few seconds shows that this process is alive. sh_children_set_tether is the other end.
  *
  * `serve`, `agent` and `launch` are nested supervisors made of this: docs/architecture.md has the
  * picture.
@@ -64,7 +64,14 @@ typedef enum {
 } sh_child_policy;
 
 /* What is written to a tether. */
-enum { SH_TETHER_STOP = 'S', SH_TETHER_RENEW = 'N', SH_TETHER_LEAVE = 'L' };
+enum {
+    SH_TETHER_STOP = 'S',
+    SH_TETHER_RENEW = 'N',
+    SH_TETHER_LEAVE = 'L',
+    SH_TETHER_TELL = 'T',
+};
+
+enum { SH_TETHER_TEXT_MAX = 1024 }; /* bytes of a line of text; what is longer is cut */
 
 enum { SH_CHILD_EXIT_PEERS_MISSING = 3 };
 
@@ -85,13 +92,14 @@ typedef struct {
 
 /* Notifications for the owner; `child` is an index in the order of adding. Each may be NULL. An
  * owner that takes the lines also reports what happens to the children; otherwise that is logged.
- * The last two may add children. */
+ * `signalled` and `polled` may add children. */
 typedef struct {
     void (*line)(void *arg, int child, sh_str line);
     void (*started)(void *arg, int child, pid_t pid);
     void (*ended)(void *arg, int child, const char *how, bool restarts);
     void (*signalled)(void *arg, int number); /* SIGUSR1 or SIGUSR2, which then do nothing else */
     void (*polled)(void *arg);                /* many times a second */
+    void (*told)(void *arg, sh_str text);     /* a line that came over the tether */
     void *arg;
 } sh_children_hooks;
 
@@ -154,6 +162,9 @@ void sh_children_renew(sh_children *children, int child);
 /* Asks one child to leave: to end, if its group can go on without it. False: it is not running, and
  * will not be restarted. */
 bool sh_children_ask_to_leave(sh_children *children, int child);
+
+/* Sends a line of text to a child that is held by a tether; lost if it does not read. */
+void sh_children_tell(sh_children *children, int child, sh_str text);
 
 /* A rank that has shown signs of life, but none for so long, is killed (0, the default: never). */
 void sh_children_set_frozen(sh_children *children, int64_t frozen_ms);

@@ -70,8 +70,9 @@ SH_MUST_CHECK sh_status sh_hostfile_addresses(const sh_hostfile *file, int rank,
 SH_MUST_CHECK sh_status sh_hostfile_of_names(const char *names, int repeat, sh_hostfile **out,
                                              sh_err *err);
 
-/* This host as rank 0, with the address from which it reaches the first worker, followed by the
- * workers. `addresses` and `ssh` are comma-separated lists of equal length; ssh may be NULL. */
+/* This host as rank 0, with its address if that is among those given, or else that from which it
+ * reaches the first worker; then the workers. `addresses` and `ssh` are comma-separated lists of
+ * equal length; ssh may be NULL. */
 SH_MUST_CHECK sh_status sh_hostfile_of_workers(const char *addresses, const char *ssh,
                                                sh_hostfile **out, sh_err *err);
 

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/json.h"
 #include "cluster/hostfile.h"
+#include "cluster/ssh.h"
 #include "net/addr.h"
 #include "net/sock.h"
 
@@ -213,6 +214,35 @@ static sh_status own_address(sh_hostfile *file, const char *to, const char **out
     return status;
 }
 
+static bool is_this_host(const char *name)
+{
+    char text[SH_ADDR_HOST_MAX + 8];
+    sh_addr addr;
+    sh_err err;
+    snprintf(text, sizeof(text), strchr(name, ':') != NULL ? "[%s]:1" : "%s:1", name);
+    bool loopback = strcmp(name, "localhost") == 0 ||
+                    (sh_addr_parse(text, &addr, &err) == SH_OK && sh_addr_is_loopback(&addr));
+    return !loopback && sh_ssh_is_local(name);
+}
+
+/* All machines may be listed, so that the same settings are right on each: the one that they are
+ * used on is rank 0. Loopback addresses are ranks of their own. */
+static sh_status roles_assign(sh_hostfile *file, sh_err *err)
+{
+    sh_host *host = file->host;
+    for (int i = 1; i <= file->count; i++) {
+        if (!is_this_host(host[i].address[0])) continue;
+        host[0].address[0] = host[i].address[0];
+        file->count--;
+        memmove(&host[i], &host[i + 1], (size_t)(file->count + 1 - i) * sizeof(*host));
+        if (file->count > 0) return SH_OK;
+        return sh_err_set(err, SH_ERR_INPUT,
+                          "the only worker, %s, is this machine: list the other one, or both",
+                          host[0].address[0]);
+    }
+    return own_address(file, host[1].address[0], &host[0].address[0], err);
+}
+
 /* The workers are parsed as names first and then moved up by one, to make rank 0 this host.
  * file->count stays at the number of workers until the end. */
 sh_status sh_hostfile_of_workers(const char *addresses, const char *ssh, sh_hostfile **out,
@@ -239,8 +269,7 @@ sh_status sh_hostfile_of_workers(const char *addresses, const char *ssh, sh_host
     }
     if (status == SH_OK && rest.len > 0)
         status = sh_err_set(err, SH_ERR_INPUT, "there are more ssh names than worker addresses");
-    if (status == SH_OK)
-        status = own_address(file, file->host[1].address[0], &file->host[0].address[0], err);
+    if (status == SH_OK) status = roles_assign(file, err);
     file->count++;
     if (status == SH_OK) {
         *out = file;

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "cluster/change.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -44,6 +45,7 @@ struct launch {
     bool first_due; /* rank 0 is still to be renewed */
     sh_deadline first_at;
     bool was_ready;
+    sh_change change;
 };
 
 void sh_launch_say_to(int fd, int log_fd, int rank, const char *name, sh_str text)
@@ -150,6 +152,37 @@ static void state_handle(struct launch *l, int idx, sh_str state)
     ready_check(l);
 }
 
+static void change_tell(const struct launch *l, sh_str id, sh_status status, const char *text)
+{
+    sh_buf line = {0};
+    sh_buf_add_str(&line, id);
+    sh_buf_addf(&line, " %s %s", status == SH_OK ? "done" : "failed", text);
+    say(l, 0, line.ptr);
+    sh_children_tell(l->children, 0, sh_buf_str(&line));
+    sh_buf_reset(&line);
+}
+
+/* What rank 0's host asks for is run as if it had been typed here, so it is checked here. */
+static void change_begin(struct launch *l, sh_str line)
+{
+    sh_change_order order;
+    sh_err err;
+    sh_status status = sh_change_parse(line, &order, &err);
+    if (status == SH_OK && l->opts->program == NULL)
+        status = sh_err_set(&err, SH_ERR_UNSUPPORTED, "this cluster cannot be changed");
+    sh_launch_say(l->opts->log_fd, l->ranks[0].number, l->ranks[0].name, line);
+    if (status == SH_OK)
+        status = sh_change_start(&l->change, &order, l->opts->program, l->opts->state, &err);
+    if (status != SH_OK) change_tell(l, order.id, status, err.text);
+}
+
+static void change_watch(struct launch *l)
+{
+    sh_err said;
+    sh_status status = sh_change_poll(&l->change, &said);
+    if (status != SH_AGAIN) change_tell(l, sh_str_of(l->change.id), status, said.text);
+}
+
 /* A marked line of an agent. */
 static void mark_handle(struct launch *l, int idx, sh_str line)
 {
@@ -164,6 +197,8 @@ static void mark_handle(struct launch *l, int idx, sh_str line)
         if (r->renewed) return;
         r->restarts++;
         state_set(l, idx, SH_STR("ended"));
+    } else if (sh_str_is(word, "change")) {
+        if (r->number == 0) change_begin(l, rest);
     } else if (sh_str_is(word, "refused")) {
         text_set(r->refused, rest);
         r->leaving = false;
@@ -337,6 +372,7 @@ static void on_signal(void *arg, int number)
 static void on_poll(void *arg)
 {
     struct launch *l = arg;
+    if (l->change.pid != 0) change_watch(l);
     if (!l->first_due || !is_time_for_first(l)) return;
     l->first_due = false;
     sh_children_renew(l->children, 0);
@@ -373,6 +409,7 @@ sh_status sh_launch_run(const sh_launch_opts *opts, int *code, sh_err *err)
     bool cancelled = opts->ssh.cancel != NULL && *opts->ssh.cancel != 0;
     if (status == SH_OK && !cancelled) *code = sh_children_run(l.children, opts->grace_ms);
     if (cancelled) status = sh_err_set(err, SH_ERR_CANCELLED, "stopped");
+    sh_change_end(&l.change);
     sh_children_free(l.children);
     for (int i = 0; i < l.count; i++) {
         free(l.ranks[i].name);

@@ -8,6 +8,8 @@
  *   join load ready lost   the state it has entered
  *   ended HOW       its process has ended and is restarted
  *   refused WHY     it was asked to leave, but the group cannot do without it
+ *   change ID ...   of rank 0 alone: the API asks for a change (change.h); its agent is told how
+ *                   that has ended
  *
  * launch.json in the state folder always holds the current state, for `shoal status` and others.
  * Which ranks there are is in hosts.json (placement.h), which is read again on SIGUSR1. SIGUSR2
@@ -32,6 +34,7 @@ typedef struct {
     bool outputs;                  /* lines of the ranks are output, which goes to stdout */
     cJSON *record;            /* other contents of launch.json; ranks and state are added to it */
     int log_fd;               /* output also goes there; -1: to stderr only */
+    const char *program;      /* this one, for the commands that change the cluster; or NULL */
     char *const *env;         /* environment of the agents, as in sh_child_spec; or NULL */
     int64_t grace_ms;         /* how long ranks may take to stop */
     void (*ready)(void *arg); /* called once, when all ranks are ready; or NULL */

@@ -16,6 +16,7 @@
 #include "cmd/support/role.h"
 #include "model/identity.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +32,8 @@ struct agent {
     sh_children *children;
     char *env[ENV_MAX + 1];
     int env_count;
-    bool fetches; /* this host has no copy of the model: the rank gets its share from rank 0 */
+    int control[2]; /* what the launcher tells goes to the server through this pipe; or -1 */
+    bool fetches;   /* this host has no copy of the model: the rank gets its share from rank 0 */
     int64_t grace_s, frozen_s;
     const sh_launch_job *job;
     sh_launch_program program; /* of a job without commands of ours */
@@ -78,6 +80,18 @@ static void on_ended(void *arg, int child, const char *how, bool restarts)
     snprintf(text, sizeof(text), "%s; restarting", how);
     put_line(NULL, sh_str_of(text));
     put_line("ended", sh_str_of(how));
+}
+
+/* The pipe outlives the server, which may be restarted. One that does not read misses it. */
+static void on_told(void *arg, sh_str text)
+{
+    const struct agent *a = arg;
+    sh_buf line = {0};
+    sh_buf_add_str(&line, text);
+    sh_buf_add_char(&line, '\n');
+    ssize_t put = a->control[1] < 0 ? 0 : write(a->control[1], line.ptr, line.len);
+    (void)put;
+    sh_buf_reset(&line);
 }
 
 /* One agent per rank; an earlier one may be about to exit. */
@@ -130,6 +144,15 @@ static void env_add(struct agent *a, char *text)
     a->env[a->env_count++] = text;
     const sh_option *row = sh_option_by_env(&sh_option_rows, name);
     if (row != NULL) sh_cluster_unset(row);
+}
+
+static sh_status control_open(struct agent *a, sh_err *err)
+{
+    if (a->rank != 0 || a->job->ends || a->job->first == NULL) return SH_OK;
+    if (!sh_pipe(a->control)) return sh_err_sys(err, "pipe");
+    for (int i = 0; i < 2; i++) fcntl(a->control[i], F_SETFL, O_NONBLOCK);
+    env_add(a, sh_asprintf("SHOAL_CONTROL_FD=%d", a->control[0]));
+    return SH_OK;
 }
 
 static void setting_add(void *arg, const sh_option *row, const char *text)
@@ -215,6 +238,7 @@ static sh_status rank_run(struct agent *a, char *const *line, int *code, sh_err 
     sh_status status = sh_state_dir_check(a->state, err);
     if (status == SH_OK) status = env_fill(a, err);
     if (status == SH_OK && a->job->first == NULL) status = program_open(a, err);
+    if (status == SH_OK) status = control_open(a, err);
     if (status == SH_OK) status = lock_take(a, &lock, err);
     if (status == SH_OK) status = sh_role_program(line, &program, err);
     if (status != SH_OK) return status;
@@ -224,7 +248,8 @@ static sh_status rank_run(struct agent *a, char *const *line, int *code, sh_err 
     a->children = sh_children_create();
     sh_children_set_hooks(
         a->children,
-        &(sh_children_hooks){.line = on_line, .started = on_started, .ended = on_ended, .arg = a});
+        &(sh_children_hooks){
+            .line = on_line, .started = on_started, .ended = on_ended, .told = on_told, .arg = a});
     sh_children_set_tether(a->children, STDIN_FILENO);
     sh_children_set_frozen(a->children, a->frozen_s * 1000);
     sh_child_spec spec = {.name = "rank",
@@ -232,6 +257,7 @@ static sh_status rank_run(struct agent *a, char *const *line, int *code, sh_err 
                           .env = a->env,
                           .policy = a->job->ends ? SH_CHILD_TASK : SH_CHILD_OBSERVED_RANK,
                           .capture = true,
+                          .keep_fds = (int[]){a->control[0], 0},
                           .no_input = command == NULL};
     status = sh_children_add(a->children, &spec, err);
     if (status == SH_OK) *code = sh_children_run(a->children, a->grace_s * 1000 + STOP_EXTRA_MS);
@@ -272,7 +298,7 @@ static int agent_run(const sh_command_args *args)
                             args->argv[0]);
     } else {
         char *state = sh_state_dir_path(s->state_dir);
-        struct agent a = {.state = state, .rank = (int)s->rank};
+        struct agent a = {.state = state, .rank = (int)s->rank, .control = {-1, -1}};
         snprintf(a.pid_name, sizeof(a.pid_name), "rank-%d.pid", a.rank);
         dup2(STDOUT_FILENO, STDERR_FILENO);
         status = rank_run(&a, args->line, &code, &err);

@@ -2,11 +2,13 @@
  * gives up all rights that the API does not need before it handles the first request. */
 #include "api/api.h"
 
+#include "api/json_writer.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/sandbox.h"
 #include "cmd/command.h"
 #include "cmd/support/model_client.h"
+#include "cmd/support/model_facts.h"
 #include "cmd/support/model_find.h"
 #include "cmd/support/progress.h"
 #include "cmd/support/store_process.h"
@@ -164,6 +166,26 @@ static sh_status defaults_read(const char *file, sh_model_defaults *out, sh_err 
     return status;
 }
 
+static void facts_read(const char *dir, sh_buf *out)
+{
+    sh_model_facts facts = {0};
+    char quant[160];
+    sh_err err;
+    if (sh_model_facts_gather(dir, &facts, &err) == SH_OK) {
+        sh_json_writer w = sh_json_writer_on(out);
+        sh_model_quant_text(&facts.config, quant, sizeof(quant));
+        sh_write_begin(&w, NULL, '{');
+        sh_write_int(&w, "parameters", facts.parameters);
+        sh_write_int(&w, "active_parameters", facts.active);
+        sh_write_int(&w, "bytes", (int64_t)facts.bytes);
+        sh_write_text(&w, "quantization", quant);
+        sh_write_text(&w, "format", facts.mlx ? "mlx" : "hub");
+        sh_write_int(&w, "kv_token_bytes", facts.kv_token_bytes);
+        sh_write_end(&w, '}');
+    }
+    sh_model_facts_reset(&facts);
+}
+
 /* The limit of open files is raised before the sandbox is entered. */
 static int api_run(const sh_command_args *args)
 {
@@ -194,6 +216,7 @@ static int api_run(const sh_command_args *args)
         .grpc_fds = s->grpc_fds,
         .grpc_token = grpc ? s->grpc_token : NULL,
         .model_fd = (int)s->model_fd,
+        .control_fd = (int)s->control_fd,
         .tls_cert = s->tls_cert,
         .tls_key = s->tls_key,
         .cors = s->cors,
@@ -206,6 +229,7 @@ static int api_run(const sh_command_args *args)
                      .presence_penalty = s->presence_penalty,
                      .frequency_penalty = s->frequency_penalty},
         .defaults_read = defaults_read,
+        .facts_read = facts_read,
         .sampling = &sampling,
         .max_tokens = s->max_tokens,
         .max_tokens_hard = s->hard_max_tokens,

@@ -11,7 +11,9 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/terminal.h"
+#include "cluster/state_dir.h"
 #include "cmd/support/interrupt.h"
 #include "cmd/support/line_editor.h"
 #include "cmd/support/model_client.h"
@@ -331,6 +333,20 @@ static void take_terminal(void)
     (void)tcsetpgrp(STDIN_FILENO, getpgrp());
 }
 
+/* A history that cannot be kept is no reason not to chat. */
+static sh_line_editor *line_editor_open(const char *state_dir)
+{
+    sh_err err;
+    char *folder = sh_state_dir_path(state_dir);
+    char *path = sh_path_join(folder, "chat_history");
+    sh_status status = isatty(STDIN_FILENO) ? sh_state_dir_make(folder, &err) : SH_OK;
+    if (status != SH_OK) SH_LOGW("chat: no history: %s", err.text);
+    sh_line_editor *line = sh_line_editor_create(status == SH_OK ? path : NULL);
+    free(path);
+    free(folder);
+    return line;
+}
+
 static sh_status chat_open(chat *c, const sh_command_args *args, sh_err *err)
 {
     sh_status status = sh_question_init(&c->question, args, true, err);
@@ -340,7 +356,7 @@ static sh_status chat_open(chat *c, const sh_command_args *args, sh_err *err)
     if (status != SH_OK) return status;
     if (args->settings->system != NULL) c->system = sh_strdup(args->settings->system);
     c->color = sh_terminal_has_color(STDOUT_FILENO);
-    c->line = sh_line_editor_create();
+    c->line = line_editor_open(args->settings->state_dir);
     start_over(c);
     return SH_OK;
 }

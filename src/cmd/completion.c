@@ -1,21 +1,27 @@
-/* shoal completion: completion scripts, generated from the tables of commands and options. */
-#include "cmd/command.h"
+/* shoal completion: completion scripts, generated from the tables of commands and options. They
+ * offer what `shoal help` and `shoal help COMMAND` show: nothing internal or rarely needed. */
+#include "cmd/help.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static void flags_of(uint64_t command, const char *between, sh_buf *out)
+static bool takes(const sh_command *cmd, const sh_option *row)
+{
+    return (row->commands & cmd->bit) != 0 && !row->hidden;
+}
+
+static void flags_of(const sh_command *cmd, const char *between, sh_buf *out)
 {
     for (size_t i = 0; i < sh_option_rows.count; i++) {
         const sh_option *row = &sh_option_rows.rows[i];
-        if ((row->commands & command) != 0)
-            sh_buf_addf(out, "--%s%s", sh_option_flag(row), between);
+        if (takes(cmd, row)) sh_buf_addf(out, "--%s%s", sh_option_flag(row), between);
     }
 }
 
 static void names(sh_buf *out)
 {
-    for (int i = 0; i < SH_COMMAND_COUNT; i++) sh_buf_addf(out, "%s ", sh_commands[i]->name);
+    for (int i = 0; i < SH_COMMAND_COUNT; i++)
+        if (!sh_help_hides(sh_commands[i])) sh_buf_addf(out, "%s ", sh_commands[i]->name);
 }
 
 /* Falls back to file names where no word matches. */
@@ -26,8 +32,9 @@ static void bash(sh_buf *out)
     names(out);
     sh_buf_add_text(out, "--version --help\"\n  else case ${COMP_WORDS[1]} in\n");
     for (int i = 0; i < SH_COMMAND_COUNT; i++) {
+        if (sh_help_hides(sh_commands[i])) continue;
         sh_buf_addf(out, "    %s) words=\"", sh_commands[i]->name);
-        flags_of(sh_commands[i]->bit, " ", out);
+        flags_of(sh_commands[i], " ", out);
         if (strcmp(sh_commands[i]->name, "help") == 0) names(out);
         sh_buf_add_text(out, "\";;\n");
     }
@@ -59,12 +66,13 @@ static void fish(sh_buf *out)
 {
     for (int i = 0; i < SH_COMMAND_COUNT; i++) {
         const sh_command *cmd = sh_commands[i];
+        if (sh_help_hides(cmd)) continue;
         sh_buf_addf(out, "complete -c shoal -n __fish_use_subcommand -a %s -d ", cmd->name);
         fish_quoted(cmd->summary, out);
         sh_buf_add_char(out, '\n');
         for (size_t j = 0; j < sh_option_rows.count; j++) {
             const sh_option *row = &sh_option_rows.rows[j];
-            if ((row->commands & cmd->bit) != 0)
+            if (takes(cmd, row))
                 sh_buf_addf(out, "complete -c shoal -n '__fish_seen_subcommand_from %s' -l %s\n",
                             cmd->name, sh_option_flag(row));
         }

@@ -27,7 +27,11 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { REJOIN_MIN_MS = 100, REJOIN_MAX_MS = 1000 };
+enum {
+    REJOIN_MIN_MS = 100,
+    REJOIN_MAX_MS = 1000, /* a group that runs forgets who has not asked for longer */
+    SEARCH_MAX_MS = 5000, /* where no server answers at all */
+};
 
 /* A step must hold a token for every possible draw of all slots and at least one more, however
  * small --chunk is. */
@@ -287,10 +291,10 @@ static void *worker_signal_thread(void *arg)
     return NULL;
 }
 
-static void worker_set_loaded(struct worker *w)
+static void worker_set_loaded(struct worker *w, bool loaded)
 {
     pthread_mutex_lock(&w->lock);
-    w->loaded = true;
+    w->loaded = loaded;
     pthread_mutex_unlock(&w->lock);
 }
 
@@ -334,7 +338,7 @@ static sh_status worker_once(struct worker *w, const sh_settings *s, sh_model_gr
     sh_progress(s, "load");
     status = sh_model_group_join(model_group, group, err);
     if (status == SH_OK) {
-        worker_set_loaded(w);
+        worker_set_loaded(w, true);
         membership_keep(group, &opts->mesh);
         worker_show(w, &opts->mesh, sh_group_size(group));
         SH_LOGI("ready");
@@ -366,14 +370,35 @@ static bool is_transient(const struct worker *w, sh_status status)
 
 /* A lost group is joined again at once. A server that keeps giving the same answer, such as that
  * this rank is there already, is asked less and less often, and logged once. */
-static void rejoin_pause(struct worker *w, const char *why)
+static void rejoin_pause(struct worker *w, const sh_err *why)
 {
-    bool same = strcmp(why, w->refusal) == 0;
+    bool same = strcmp(why->text, w->refusal) == 0;
+    int most = why->status == SH_ERR_NOT_FOUND ? SEARCH_MAX_MS : REJOIN_MAX_MS;
     w->pause_ms = !same ? REJOIN_MIN_MS : 2 * w->pause_ms;
-    if (w->pause_ms > REJOIN_MAX_MS) w->pause_ms = REJOIN_MAX_MS;
-    sh_log(same ? SH_LOG_DEBUG : SH_LOG_WARN, "%s; waiting for rank 0", why);
-    snprintf(w->refusal, sizeof(w->refusal), "%s", why);
+    if (w->pause_ms > most) w->pause_ms = most;
+    sh_log(same ? SH_LOG_DEBUG : SH_LOG_WARN, "%s; waiting for rank 0", why->text);
+    snprintf(w->refusal, sizeof(w->refusal), "%s", why->text);
     sh_sleep_ms(w->pause_ms);
+}
+
+/* A machine that joined by a token stays lent when its server stops: the next server with this
+ * token gets it. That is another group, with numbers of its own and perhaps another model, so
+ * nothing is kept of this one but the shard cache, and the memory is free meanwhile. */
+static sh_status server_await(struct worker *w, sh_model_group_setup *setup, sh_model_group **mg,
+                              sh_err *err)
+{
+    sh_mesh_opts *mesh = &setup->ranks.opts.mesh;
+    SH_LOGI("the server has stopped: this machine waits for the next one with its token, until it "
+            "is stopped itself");
+    sh_progress(w->settings, "join");
+    sh_model_group_close(*mg);
+    *mg = NULL;
+    mesh->rank = SH_RANK_ANY;
+    mesh->last_epoch = mesh->last_left = 0;
+    sh_log_set_rank(-1);
+    worker_show(w, mesh, 0);
+    worker_set_loaded(w, false);
+    return sh_model_group_open(&setup->opts, mg, err);
 }
 
 /* The weights stay loaded while the group is lost and formed again, where it can be. */
@@ -398,9 +423,13 @@ static sh_status work(const sh_settings *s, sh_model_group_setup *setup, struct 
             status = sh_p2p_rename(&setup->ranks, s, err);
             continue;
         }
+        if (status == SH_OK && s->p2p && !atomic_load(&w->stop)) {
+            status = server_await(w, setup, &model_group, err);
+            continue;
+        }
         if (status == SH_OK || atomic_load(&w->stop) || !is_transient(w, status)) break;
         if (!sh_group_opts_can_reform(&setup->ranks.opts)) break;
-        rejoin_pause(w, err->text);
+        rejoin_pause(w, err);
         status = SH_OK;
     }
     if (status == SH_OK && !atomic_load(&w->stop)) SH_LOGI("rank 0 has stopped: so does this rank");

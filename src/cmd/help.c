@@ -1,6 +1,6 @@
 /* shoal help: the overview, the page of a command, the same for man(1), and the reference page
  * docs/options.md, all generated from the tables of commands and options. */
-#include "cmd/command.h"
+#include "cmd/help.h"
 
 #include "base/version.h"
 #include "cmd/support/man.h"
@@ -16,7 +16,7 @@ static const struct {
     const char *title, *names; /* separated by spaces */
     bool hidden;
 } sections[] = {
-    {"Serve a model", "serve worker launch", false},
+    {"Serve a model", "serve worker join launch localai", false},
     {"Use a model", "chat generate call monitor", false},
     {"Control a launched cluster", "status logs restart stop", false},
     {"Prepare hosts", "hosts doctor bootstrap token linktest", false},
@@ -36,6 +36,11 @@ static size_t section_of(const sh_command *cmd)
             if (sh_str_is(name, cmd->name)) return i;
     }
     return SECTION_MORE;
+}
+
+bool sh_help_hides(const sh_command *cmd)
+{
+    return sections[section_of(cmd)].hidden;
 }
 
 static void section_print(size_t section, sh_buf *out)

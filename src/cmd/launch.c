@@ -284,9 +284,12 @@ static int ranks_run(sh_launch *l)
 {
     sh_err err;
     int code = SH_EXIT_OK;
-    char **env = sh_role_env(ROLE_AGENT, NULL);
+    char **env = sh_role_env(ROLE_AGENT, NULL), *program = NULL;
     const sh_launch_job *job = sh_launch_job_find(l->args->settings->job);
+    /* Its path of now: a later build under it is what a restart is for. */
+    if (!job->ends && sh_program_path(&program, &err) != SH_OK) SH_LOGW("%s", err.text);
     sh_launch_opts opts = {.env = env,
+                           .program = program,
                            .state = l->state,
                            .ssh = l->remote.ssh,
                            .first = job->first_agent,
@@ -301,6 +304,7 @@ static int ranks_run(sh_launch *l)
     sh_status status = sh_launch_run(&opts, &code, &err);
     sh_run_list_remove(l->args->settings->runtime_dir, l->state);
     sh_role_env_free(env);
+    free(program);
     char *record = sh_path_join(l->state, "launch.json");
     unlink(record);
     free(record);

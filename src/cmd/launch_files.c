@@ -13,6 +13,7 @@
 #include "cmd/support/launch_job.h"
 #include "cmd/support/launch_program.h"
 #include "cmd/support/model_find.h"
+#include "cmd/support/model_pull.h"
 #include "engine/engine.h"
 #include "net/plugin.h"
 
@@ -131,6 +132,15 @@ static void folder_write(struct settings_text *to, const char *env, const char *
     free(here);
 }
 
+/* A secret: it goes to other hosts only if ranks there read from the hub. */
+static void hub_token_write(struct settings_text *to, const sh_settings *s)
+{
+    if (to->status != SH_OK || strcmp(s->shares_from, "hub") != 0) return;
+    char *token = sh_model_pull_token(s);
+    if (token != NULL) setting_write(to, row_of("HF_TOKEN"), token);
+    free(token);
+}
+
 /* Only settings that were given are sent: the hosts have the same defaults, since they run the same
  * version. */
 static sh_status settings_file(sh_launch *l, sh_err *err)
@@ -140,6 +150,7 @@ static sh_status settings_file(sh_launch *l, sh_err *err)
     if (to.status == SH_OK && l->model != NULL) setting_write(&to, row_of("SHOAL_MODEL"), l->model);
     folder_write(&to, "SHOAL_DRAFT_MODEL", l->args->settings->draft_model);
     folder_write(&to, "SHOAL_MODELS_DIR", l->args->settings->models_dir);
+    hub_token_write(&to, l->args->settings);
     if (to.status == SH_OK && l->matrix != NULL)
         matrix_write(&to, row_of("SHOAL_IBV_DEVICES"), l->matrix);
     if (to.status == SH_OK && l->token[0] != '\0')

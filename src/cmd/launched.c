@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/system.h"
 #include "cmd/support/cluster.h"
+#include "cmd/support/model_definition.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -51,6 +52,7 @@ void sh_launched_close(sh_launched *c)
     sh_options_free(c->options);
     cJSON_Delete(c->record);
     free(c->line);
+    free(c->model);
     free(c->state);
     if (c->lock >= 0) close(c->lock);
     if (c->log >= 0) close(c->log);
@@ -105,6 +107,8 @@ sh_status sh_launched_recall(sh_launched *c, sh_err *err)
     c->args = (sh_command_args){
         .settings = &c->settings, .options = c->options, .argc = count - 1, .argv = c->line + 1};
     status = sh_settings_gather(c->options, &sh_command_launch, &c->settings, &c->args, err);
+    if (status == SH_OK)
+        status = sh_model_definition_apply(c->options, &c->settings, &c->model, err);
     c->launch.args = &c->args;
     c->launch.state = sh_strdup(c->state);
     return status == SH_OK ? sh_launch_open(&c->launch, err) : status;

@@ -21,6 +21,7 @@ typedef struct {
 
     char **line; /* the recalled launch */
     sh_settings settings;
+    char *model; /* that a file names, which was given instead of one */
     sh_options *options;
     sh_command_args args;
     sh_launch launch;

@@ -58,6 +58,10 @@ int sh_command_unknown(const char *name)
 {
     sh_suggestion meant = {.typed = sh_str_of(name)};
     sh_err err;
+    if (name[0] == '-') {
+        sh_err_set(&err, SH_ERR_INPUT, "flags come after a command: shoal COMMAND %s", name);
+        return usage_fail(&err, NULL);
+    }
     for (int i = 0; i < SH_COMMAND_COUNT; i++) sh_suggestion_try(&meant, sh_commands[i]->name);
     sh_err_set(&err, SH_ERR_INPUT, "there is no command '%s'", name);
     if (meant.name != NULL)
@@ -116,6 +120,12 @@ static sh_status arguments_check(const sh_command *cmd, const sh_settings *setti
 
 /* Flags are parsed first because they name the files; which source wins does not depend on the
  * order of parsing. */
+/* Says which flag named the file that the error is about. */
+static sh_status prefixed(sh_status status, const char *flag, sh_err *err)
+{
+    return status == SH_OK || flag == NULL ? status : sh_err_prefix(err, "%s", flag);
+}
+
 sh_status sh_settings_gather(sh_options *opts, const sh_command *cmd, sh_settings *settings,
                              sh_command_args *args, sh_err *err)
 {
@@ -123,9 +133,11 @@ sh_status sh_settings_gather(sh_options *opts, const sh_command *cmd, sh_setting
     if (status == SH_OK) status = sh_options_parse_env(opts, environ, err);
     bool named = settings->env_file != NULL;
     if (status == SH_OK)
-        status = sh_options_parse_dotenv(opts, named ? settings->env_file : ".env", named, err);
+        status = prefixed(
+            sh_options_parse_dotenv(opts, named ? settings->env_file : ".env", named, err),
+            named ? "--env-file" : NULL, err);
     if (status == SH_OK && settings->config != NULL)
-        status = sh_options_parse_file(opts, settings->config, err);
+        status = prefixed(sh_options_parse_file(opts, settings->config, err), "--config", err);
     return status == SH_OK ? arguments_check(cmd, settings, args, err) : status;
 }
 
@@ -166,8 +178,7 @@ static sh_status model_find(sh_options *opts, sh_settings *s, bool pull, char *o
 {
     s->model_given = s->model;
     if (s->model == NULL) return SH_OK;
-    /* One of several models: its settings are not those of the others. The keeper reads it. */
-    if (s->models_dir != NULL && sh_definition_is_file(s->model)) return SH_OK;
+    if (s->models_dir != NULL && sh_definition_is_file(s->model)) return SH_OK; /* the keeper's */
     sh_status status = sh_model_definition_apply(opts, s, &owned[2], err);
     if (status != SH_OK) return status;
     status = pull ? sh_model_obtain(s, &owned[0], err) : sh_model_find(s, &owned[0], err);
@@ -224,6 +235,8 @@ static int command_start(const sh_command *cmd, sh_options *opts, sh_settings *s
     bool remote = (cmd->bit & FOR_CLIENT) != 0 && sh_model_client_is_remote(opts);
     if (status == SH_OK && (cmd->bit & FOR_MODEL) != 0 && !remote)
         status = model_find(opts, settings, (cmd->bit & FOR_PULL) != 0, owned, &err);
+    if (status == SH_OK && (cmd->bit & (FOR(launch) | FOR(doctor))) != 0)
+        status = sh_model_definition_apply(opts, settings, &owned[2], &err);
     if (status == SH_OK && (cmd->bit & FOR_RANKS & ~FOR(launch)) != 0)
         status = sh_launcher_settings_adopt(opts, settings, true, &err);
     if (status == SH_OK) title_set(cmd, settings);

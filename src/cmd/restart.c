@@ -108,7 +108,10 @@ static sh_status renew(sh_launched *c, sh_err *err)
         return sh_err_set(err, SH_ERR_PEER, "the cluster has stopped: `shoal logs` shows why");
     status = sh_launched_await(c, renewal_check, &r, err);
     if (status == SH_OK) status = sh_launched_await_api(c, c->members.count, err);
-    if (status == SH_OK) printf("renewed: all %d ranks are ready\n", c->members.count);
+    if (status == SH_OK)
+        printf(c->members.count == 1 ? "renewed: the rank is ready\n"
+                                     : "renewed: all %d ranks are ready\n",
+               c->members.count);
     return status;
 }
 
@@ -146,6 +149,11 @@ static sh_status restart(sh_launched *c, const sh_settings *s, sh_err *err)
     if (status == SH_OK) status = sh_launched_recall(c, err);
     if (status == SH_OK) status = cold_reason(c, s->cold, &reason, err);
     if (status != SH_OK || reason == NULL) return status == SH_OK ? renew(c, err) : status;
+    if (s->warm)
+        return sh_err_set(err, SH_ERR_UNSUPPORTED,
+                          "%s: the cluster would have to be stopped and launched again, by `shoal "
+                          "restart` where it was launched",
+                          reason);
     fprintf(stderr, "%s: stopping the cluster and launching it again\n", reason);
     sh_cluster_stop(c->record);
     return sh_launched_repeat(c, err);
@@ -167,6 +175,7 @@ const sh_command sh_command_restart = {
     .details =
         "Ranks and API are replaced by new processes, of this program, while requests wait "
         "and go on. If settings or the hostfile have changed since the launch, with "
-        "--models-dir or with --cold, the cluster is stopped and launched again in the background.",
+        "--models-dir or with --cold, the cluster is stopped and launched again in the background, "
+        "unless --warm forbids it.",
     .run = restart_run,
 };

@@ -12,6 +12,7 @@
 #include "base/version.h"
 #include "cluster/launcher_env.h"
 #include "cluster/local_ranks.h"
+#include "cmd/support/cluster_control.h"
 #include "cmd/support/demo.h"
 #include "cmd/support/model_keeper.h"
 #include "cmd/support/p2p.h"
@@ -36,6 +37,7 @@ struct server {
     char *program;
     char *model; /* NULL: several, of which a keeper takes care */
     sh_model_keeper *keeper;
+    sh_cluster_control *control; /* NULL: there is no API */
     char *folder; /* of the socket, made here and removed at the end; NULL: the user's */
     char *socket;
     sh_listeners listeners; /* of the API; open here, so that they outlive it */
@@ -124,12 +126,14 @@ static sh_status server_init(struct server *v, const sh_command_args *args, sh_e
         !sh_options_given(args->options, "ranks") && s->hostfile == NULL)
         v->ranks = DEMO_RANKS;
     if (!ranks_only(s)) status = sh_listeners_open(s->host, (int)s->port, &v->listeners, err);
+    if (status == SH_OK && !ranks_only(s)) status = sh_cluster_control_open(s, &v->control, err);
     return status == SH_OK ? socket_place(v, s, err) : status;
 }
 
 static void server_reset(struct server *v)
 {
     sh_model_keeper_close(v->keeper);
+    sh_cluster_control_close(v->control);
     sh_listeners_close(&v->listeners);
     if (v->socket != NULL) unlink(v->socket);
     if (v->folder != NULL) rmdir(v->folder);
@@ -185,18 +189,20 @@ static sh_status api_start(const struct server *v, sh_children *children, sh_err
     char *socket = sh_asprintf("SHOAL_SOCKET=%s",
                                v->keeper == NULL ? v->socket : sh_model_keeper_socket(v->keeper));
     char *listen = listen_setting(&v->listeners);
-    char **env = sh_role_env(ROLE_API, (char *[]){socket, listen, "SHOAL_PART=api", model, NULL});
+    char *control = sh_asprintf("SHOAL_CONTROL_FD=%d", sh_cluster_control_fd(v->control));
+    char **env = sh_role_env(ROLE_API,
+                             (char *[]){socket, listen, control, "SHOAL_PART=api", model, NULL});
+    int fds[SH_LISTENERS_MAX + 2] = {sh_cluster_control_fd(v->control)};
+    memcpy(fds + 1, v->listeners.fds, sizeof(int) * (size_t)v->listeners.count);
     char **argv = sh_role_argv(ROLE_API, v->program, v->args->line);
-    sh_child_spec api = {.name = "api",
-                         .argv = argv,
-                         .env = env,
-                         .policy = SH_CHILD_SERVICE,
-                         .keep_fds = v->listeners.fds};
+    sh_child_spec api = {
+        .name = "api", .argv = argv, .env = env, .policy = SH_CHILD_SERVICE, .keep_fds = fds};
     sh_status status = sh_children_add(children, &api, err);
     sh_role_env_free(env);
     free(argv);
     free(model);
     free(socket);
+    free(control);
     free(listen);
     return status;
 }
@@ -205,6 +211,7 @@ static void on_polled(void *arg)
 {
     const struct server *v = arg;
     if (v->keeper != NULL) sh_model_keeper_poll(v->keeper);
+    if (v->control != NULL) sh_cluster_control_poll(v->control);
 }
 
 static sh_status parts_start(struct server *v, sh_children *children, sh_err *err)
@@ -223,6 +230,7 @@ static int supervise(const sh_command_args *args)
     sh_err err;
     int code = SH_EXIT_OK;
     sh_status status = server_init(&v, args, &err);
+    if (status == SH_OK) status = sh_ranks_check_backend(s->backend, "--backend", &err);
     if (status == SH_OK) {
         printf("Shoal %s: %s%s on %d rank%s\n", sh_version(),
                v.model == NULL ? "the models of " : "", v.model == NULL ? s->models_dir : v.model,

@@ -123,8 +123,6 @@ static sh_status run(job *j, const sh_command_args *args, sh_err *err)
     const sh_settings *settings = j->settings;
     sh_model_text_opts opts = {.parts = SH_MODEL_TEXT_TOKENS, .tokenizer = settings->tokenizer};
     sh_buf input = {0};
-    if (settings->model == NULL && settings->tokenizer == NULL)
-        return sh_err_set(err, SH_ERR_INPUT, "tokenize needs --model DIR or --tokenizer FILE");
     sh_status status = sh_model_text_open(settings->model, &opts, &j->text, err);
     if (status == SH_OK) j->tok = sh_model_text_tokenizer(j->text);
     if (status == SH_OK && args->argc > 0)
@@ -142,6 +140,10 @@ static int tokenize_run(const sh_command_args *args)
 {
     job j = {.settings = args->settings};
     sh_err err;
+    if (args->settings->model == NULL && args->settings->tokenizer == NULL) {
+        fprintf(stderr, "shoal: tokenize needs --model DIR or --tokenizer FILE\n");
+        return SH_EXIT_USAGE;
+    }
     sh_status status = run(&j, args, &err);
     if (status == SH_OK) fwrite(j.out.ptr, 1, j.out.len, stdout);
     sh_model_text_close(j.text);

@@ -116,8 +116,8 @@ static int worker_run(const sh_command_args *args)
     sh_status status = runs_alone(args, &alone, &err);
     if (status == SH_OK && s->rank == 0 && s->join == NULL)
         status = sh_err_set(&err, SH_ERR_INPUT,
-                            "a worker is rank 1 or higher: give --rank R with --hostfile or "
-                            "--coordinator, or --join, or --p2p");
+                            "a worker is rank 1 or higher (rank 0 is `shoal serve`): give --rank R "
+                            "with --hostfile or --coordinator, or --join, or --p2p");
     if (status == SH_OK && alone && s->models_dir != NULL)
         status = sh_models_refuse("under mpirun or srun, or with --backend mpi", &err);
     if (status != SH_OK) return sh_command_fail(&err);

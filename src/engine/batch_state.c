@@ -2,7 +2,7 @@
  * plans; the fingerprint is how they find out when they did not. It has to be cheap, since it is
  * compared in every step: a slot is hashed as it changes (the blocks by a running mix, then length
  * and slot number), and the fingerprint is the sum over the slots, so a change touches one term
- * only. Masks are hashed as they come, each with its number. */
+ * only. Of masks it says which numbers are in use: their bits come later, and not to every rank. */
 #include "engine/step_plan.h"
 
 #include "base/alloc.h"
@@ -95,6 +95,9 @@ static sh_status seq_apply(sh_batch_state *b, const sh_step_seq *q, const int32_
         s->blocks_hash = sh_mix64(s->blocks_hash ^ (uint32_t)blocks[i]);
     }
     bool gap = !q->fresh && q->pos > s->length; /* a fresh slot may start after a cached prefix */
+    if (q->copies && (!q->fresh || q->pos % SH_KV_BLOCK == 0))
+        return sh_err_set(err, SH_ERR_GROUP, "slot %d: no block to copy block %d to", q->slot,
+                          q->copied);
     if (gap || q->pos + q->token_count > s->block_count * SH_KV_BLOCK)
         return sh_err_set(err, SH_ERR_GROUP,
                           "slot %d: tokens %d to %d, but it has %d tokens and %d blocks", q->slot,
@@ -104,23 +107,25 @@ static sh_status seq_apply(sh_batch_state *b, const sh_step_seq *q, const int32_
     return SH_OK;
 }
 
-static void mask_set(sh_batch_state *b, int number, const uint64_t *words)
+static void mask_announce(sh_batch_state *b, int number)
 {
     struct mask *m = &b->masks[number - 1];
-    size_t count = sh_step_mask_words(&b->limits);
-    uint64_t term = sh_mix64((uint64_t)number);
-    memcpy(m->words, words, count * sizeof(*words));
-    for (size_t i = 0; i < count; i++) term = sh_mix64(term ^ words[i]);
-    term |= 1;
+    uint64_t term = sh_mix64((uint64_t)number) | 1;
     b->fingerprint += term - m->term;
     m->term = term;
 }
 
-static sh_status masks_apply(sh_batch_state *b, const sh_step_plan *step, sh_err *err)
+void sh_batch_state_take_masks(sh_batch_state *b, const sh_step_plan *step)
 {
     size_t words = sh_step_mask_words(&b->limits);
     for (int i = 0; i < step->mask_count; i++)
-        mask_set(b, step->mask_numbers[i], step->mask_words + (size_t)i * words);
+        memcpy(b->masks[step->mask_numbers[i] - 1].words, step->mask_words + (size_t)i * words,
+               words * sizeof(*step->mask_words));
+}
+
+static sh_status masks_apply(sh_batch_state *b, const sh_step_plan *step, sh_err *err)
+{
+    for (int i = 0; i < step->mask_count; i++) mask_announce(b, step->mask_numbers[i]);
     for (int i = 0; i < step->draw_count; i++) {
         int number = step->draws[i].mask;
         if (number != 0 && b->masks[number - 1].term == 0)

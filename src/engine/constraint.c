@@ -225,20 +225,46 @@ sh_status sh_constraint_next(sh_constraint *c, sh_match_state from, int32_t toke
     return sh_matcher_token(c->matcher, from, token, out, err);
 }
 
-static bool has_bit(const sh_mask *mask, int32_t id)
+/* Which of the ending ids a state allows. `named`: those that the grammar has as tokens there. */
+static sh_status ends_allowed(sh_constraint *c, sh_match_state state, uint64_t named, uint64_t *out,
+                              sh_err *err)
 {
-    uint32_t word = (uint32_t)id / 64;
-    return word < mask->word_count && (mask->words[word] >> (uint32_t)id % 64 & 1) != 0;
+    bool complete = sh_matcher_accepts(c->matcher, state);
+    *out = 0;
+    for (int i = 0; i < c->end_count; i++) {
+        sh_match_state after = SH_MATCH_DEAD;
+        if (!complete && named >> i & 1) {
+            sh_status status = sh_matcher_token(c->matcher, state, c->ends[i], &after, err);
+            if (status != SH_OK) return status;
+        }
+        if (complete || (after != SH_MATCH_DEAD && sh_matcher_accepts(c->matcher, after)))
+            *out |= (uint64_t)1 << i;
+    }
+    return SH_OK;
 }
 
-/* Whether the grammar's text is complete after an id that it names. */
-static sh_status completes(sh_constraint *c, sh_match_state state, int32_t id, bool *out,
-                           sh_err *err)
+/* The same, of a state that allows `rest` other tokens. */
+static sh_status ends_choose(sh_constraint *c, sh_match_state state, bool may_end, uint64_t named,
+                             int rest, uint64_t *out, sh_err *err)
 {
-    sh_match_state after;
-    sh_status status = sh_matcher_token(c->matcher, state, id, &after, err);
-    if (status == SH_OK) *out = after != SH_MATCH_DEAD && sh_matcher_accepts(c->matcher, after);
-    return status;
+    sh_status status = ends_allowed(c, state, named, out, err);
+    if (status != SH_OK) return status;
+    if (rest == 0 && *out == 0)
+        return sh_err_set(err, SH_ERR_UNSUPPORTED,
+                          "no token of this model can go on with the text that the grammar asks "
+                          "for");
+    if (!may_end && rest > 0) *out = 0;
+    return SH_OK;
+}
+
+static uint64_t ends_in(const sh_constraint *c, const sh_token_mask *mask)
+{
+    uint64_t in = 0;
+    for (int i = 0; i < c->end_count; i++) {
+        uint32_t id = (uint32_t)c->ends[i], word = id / 64;
+        if (word < mask->word_count && mask->words[word] >> id % 64 & 1) in |= (uint64_t)1 << i;
+    }
+    return in;
 }
 
 sh_status sh_constraint_mask(sh_constraint *c, sh_match_state state, bool may_end, sh_mask *out,
@@ -247,25 +273,35 @@ sh_status sh_constraint_mask(sh_constraint *c, sh_match_state state, bool may_en
     sh_token_mask text;
     sh_status status = sh_matcher_mask(c->matcher, state, &text, err);
     if (status != SH_OK) return status;
-    *out = (sh_mask){.words = text.words, .word_count = text.word_count};
-    int rest = (int)text.allowed;
-    uint64_t ends = 0;
-    for (int i = 0; i < c->end_count; i++) {
-        bool named = has_bit(out, c->ends[i]), allowed = sh_matcher_accepts(c->matcher, state);
-        rest -= named;
-        if (named && !allowed) status = completes(c, state, c->ends[i], &allowed, err);
-        if (status != SH_OK) return status;
-        if (allowed) ends |= (uint64_t)1 << i;
-    }
-    if (!may_end && rest > 0) ends = 0;
-    out->key = (sh_mask_key){.constraint = c->number, .ends = ends, .text = text.number};
-    out->allowed = rest + __builtin_popcountll(ends);
-    if (out->allowed > 0) return SH_OK;
-    return sh_err_set(err, SH_ERR_UNSUPPORTED,
-                      "no token of this model can go on with the text that the grammar asks for");
+    uint64_t named = ends_in(c, &text), ends = 0;
+    int rest = (int)text.allowed - __builtin_popcountll(named);
+    status = ends_choose(c, state, may_end, named, rest, &ends, err);
+    if (status != SH_OK) return status;
+    *out = (sh_mask){.key = {.constraint = c->number, .ends = ends, .text = text.number},
+                     .allowed = rest + __builtin_popcountll(ends),
+                     .words = text.words,
+                     .word_count = text.word_count};
+    return SH_OK;
+}
+
+bool sh_constraint_has_mask(sh_constraint *c, sh_match_state state)
+{
+    return sh_matcher_has_mask(c->matcher, state);
+}
+
+sh_mask_key sh_constraint_future_key(const sh_constraint *c, sh_match_state state, bool may_end)
+{
+    const uint64_t future = (uint64_t)1 << 63; /* the matcher's numbers are smaller */
+    return (sh_mask_key){.constraint = c->number, .ends = may_end, .text = future | state};
 }
 
 /* A vocabulary may have tokens that the model has no row for. */
+static void drop_tail(const sh_constraint *c, uint64_t *out)
+{
+    int tail = c->all->vocab % 64;
+    if (tail != 0) out[c->all->vocab / 64] &= UINT64_MAX >> (64 - tail);
+}
+
 void sh_constraint_mask_bits(const sh_constraint *c, const sh_mask *mask, uint64_t *out)
 {
     size_t words = ((size_t)c->all->vocab + 63) / 64;
@@ -279,26 +315,42 @@ void sh_constraint_mask_bits(const sh_constraint *c, const sh_mask *mask, uint64
         else
             out[c->ends[i] / 64] &= ~bit;
     }
-    if (c->all->vocab % 64 != 0) out[words - 1] &= UINT64_MAX >> (64 - c->all->vocab % 64);
+    drop_tail(c, out);
 }
 
-static bool is_end(const sh_constraint *c, int32_t id)
+void sh_constraint_all_bits(const sh_constraint *c, uint64_t *out)
+{
+    memset(out, 0xff, ((size_t)c->all->vocab + 63) / 64 * sizeof(*out));
+    drop_tail(c, out);
+}
+
+static int find_end(const sh_constraint *c, int32_t id)
 {
     for (int i = 0; i < c->end_count; i++)
-        if (c->ends[i] == id) return true;
-    return false;
+        if (c->ends[i] == id) return i;
+    return -1;
 }
 
-int32_t sh_constraint_only(const sh_constraint *c, const sh_mask *mask)
+sh_status sh_constraint_only(sh_constraint *c, sh_match_state state, bool may_end, int32_t *out,
+                             sh_err *err)
 {
-    SH_ASSERT(mask->allowed == 1);
-    if (mask->key.ends != 0) return c->ends[__builtin_ctzll(mask->key.ends)];
-    for (uint32_t i = 0; i < mask->word_count; i++)
-        for (uint64_t bits = mask->words[i]; bits != 0; bits &= bits - 1) {
-            int32_t id = (int32_t)(i * 64) + __builtin_ctzll(bits);
-            if (!is_end(c, id)) return id;
-        }
-    return -1;
+    int32_t ids[SH_STOP_IDS_MAX + 1]; /* with more, two of them are no ending ids */
+    uint32_t most = (uint32_t)c->end_count + 1, count, rest = 0;
+    uint64_t named = 0, ends;
+    *out = -1;
+    sh_status status = sh_matcher_few(c->matcher, state, ids, most, &count, err);
+    if (status != SH_OK || count > most) return status;
+    for (uint32_t i = 0; i < count; i++) {
+        int end = find_end(c, ids[i]);
+        if (end >= 0)
+            named |= (uint64_t)1 << end;
+        else
+            ids[rest++] = ids[i];
+    }
+    status = ends_choose(c, state, may_end, named, (int)rest, &ends, err);
+    if (status != SH_OK || rest + (uint32_t)__builtin_popcountll(ends) != 1) return status;
+    *out = rest == 1 ? ids[0] : c->ends[__builtin_ctzll(ends)];
+    return SH_OK;
 }
 
 int sh_constraint_forced(sh_constraint *c, sh_match_state state, int32_t *out, int max)

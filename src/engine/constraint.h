@@ -75,11 +75,21 @@ typedef struct {
 SH_MUST_CHECK sh_status sh_constraint_mask(sh_constraint *c, sh_match_state state, bool may_end,
                                            sh_mask *out, sh_err *err);
 
+/* Whether the mask of a state is at hand. If not, it takes a while to make, and until then goes by
+ * a key that no mask has. */
+bool sh_constraint_has_mask(sh_constraint *c, sh_match_state state);
+sh_mask_key sh_constraint_future_key(const sh_constraint *c, sh_match_state state, bool may_end);
+
 /* The bits of a mask, for all tokens of the model. */
 void sh_constraint_mask_bits(const sh_constraint *c, const sh_mask *mask, uint64_t *out);
 
-/* The token of a mask that allows one. */
-int32_t sh_constraint_only(const sh_constraint *c, const sh_mask *mask);
+/* Those of a mask that allows everything. */
+void sh_constraint_all_bits(const sh_constraint *c, uint64_t *out);
+
+/* The token of a state whose mask allows only one; -1 if it allows more. Does not make the mask.
+ * Fails as sh_constraint_mask does. */
+SH_MUST_CHECK sh_status sh_constraint_only(sh_constraint *c, sh_match_state state, bool may_end,
+                                           int32_t *out, sh_err *err);
 
 /* Fills out with tokens for the text that must follow, at most `max`; returns how many. It is a
  * guess: the same text may be drawn in other tokens. */

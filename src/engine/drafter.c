@@ -315,7 +315,7 @@ sh_status sh_drafter_round(sh_drafter *d, sh_err *err)
     if (d->opts.head)
         d->dev->ops->write_rows(d->dev, sh_model_hidden(d->model), d->plan->token_count,
                                 d->config.hidden, d->inputs);
-    status = sh_rank_run(d->rank, d->plan, err);
+    status = sh_rank_run(d->rank, d->plan, NULL, err);
     if (status != SH_OK) return status;
     for (int i = 0; i < d->plan->seq_count; i++)
         d->shadows[d->plan->seqs[i].slot].seq->computed += d->plan->seqs[i].token_count;

@@ -130,6 +130,8 @@ static sh_status blocks_open(sh_engine *e, sh_err *err)
     sh_blocks_free(e->blocks);
     e->blocks = sh_blocks_create(sh_model_group_limits(e->model_group)->blocks, secret,
                                  sh_hash128(secret, &text, sizeof(text)));
+    bool states = sh_config_has_fixed_state(sh_model_group_config(e->model_group));
+    sh_blocks_reuse_parts(e->blocks, states ? SH_PARTS_WHOLE : SH_PARTS_ANY);
     e->blocks_epoch = epoch;
     return SH_OK;
 }

@@ -74,6 +74,7 @@ static void counts_json(const sh_engine_stats *s, const sh_sched_stats *c, sh_bu
         {"constrained", c->constrained},
         {"masks_used", c->masks_used},
         {"masks_sent", c->masks_sent},
+        {"masks_made", c->masks_made},
         {"forced_tokens", c->forced_tokens},
         {"steps", s->steps},
         {"group_failures", s->failures},

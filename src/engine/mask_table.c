@@ -52,3 +52,8 @@ int sh_mask_table_number(sh_mask_table *t, const sh_mask_key *key, bool *send)
     t->entries[at] = (struct entry){*key, t->turn};
     return at + 1;
 }
+
+void sh_mask_table_rename(sh_mask_table *t, int number, const sh_mask_key *key)
+{
+    t->entries[number - 1].key = key == NULL ? (sh_mask_key){0} : *key;
+}

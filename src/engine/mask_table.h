@@ -21,4 +21,7 @@ void sh_mask_table_turn(sh_mask_table *table);
  * that was not used for longest. A plan must not use more than `count` masks. */
 int sh_mask_table_number(sh_mask_table *table, const sh_mask_key *key, bool *send);
 
+/* The mask of this number turned out to be another one; NULL: one that is not worth naming. */
+void sh_mask_table_rename(sh_mask_table *table, int number, const sh_mask_key *key);
+
 #endif

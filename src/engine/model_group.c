@@ -116,6 +116,7 @@ void sh_model_group_close(sh_model_group *mg)
     if (mg->dev != NULL) mg->dev->ops->close(mg->dev);
     sh_buf_reset(&mg->message);
     sh_buf_reset(&mg->outgoing);
+    sh_buf_reset(&mg->masks);
     sh_shares_reset(&mg->shares);
     sh_balance_reset(&mg->balance, 0);
     free(mg->model_dir);
@@ -773,7 +774,7 @@ static void steps_prepare(sh_model_group *mg)
                                     sizeof(*mg->hidden));
     sh_buf_reserve(&mg->message, MESSAGE_RESERVE);
     sh_buf_reserve(&mg->outgoing, mg->incoming_cap + SH_RANK_REPORT_BYTES);
-    mg->step = mg->incoming_step = 0;
+    mg->step = mg->incoming_step = mg->masks_step = 0;
     mg->times = (sh_model_group_times){0};
     sh_balance_restart(&mg->balance);
 }

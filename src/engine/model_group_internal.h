@@ -49,6 +49,8 @@ struct sh_model_group {
     char *reports;         /* [size] as they arrive, packed */
     uint64_t *reports_due; /* [size] ids of the messages that bring them */
     sh_buf outgoing;       /* summaries or a report of this rank; never grows */
+    sh_buf masks;          /* the bits of new masks, as they travel */
+    uint64_t masks_step;   /* rank 0: the step whose masks were sent last */
     sh_candidate *sorted;  /* [2, vocab] */
     float *row;            /* [vocab] */
     uint64_t step;         /* the one begun last */

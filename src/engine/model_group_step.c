@@ -109,16 +109,51 @@ static sh_status hidden_send(sh_model_group *mg, int tokens, sh_err *err)
                    hidden_bytes(mg, tokens), err);
 }
 
+/* Whether a rank draws, and so needs the masks. */
+static bool draws(const sh_model_group *mg, int rank)
+{
+    return rank / mg->tensor == mg->stages - 1 && mg->shards[rank].vocab.count > 0;
+}
+
+/* Rank 0: waits until the masks of a plan are made, and sends them to the other ranks that draw. An
+ * sh_mask_feed. */
+static sh_status masks_send(void *ctx, sh_step_plan *plan, sh_err *err)
+{
+    sh_model_group *mg = ctx;
+    sh_status status = SH_OK;
+    mg->masks_step = plan->step;
+    sh_step_masks_await(plan);
+    if (mg->group == NULL) return SH_OK;
+    sh_buf_clear(&mg->masks);
+    sh_step_masks_pack(plan, &mg->masks);
+    for (int i = 1; i < mg->size && status == SH_OK; i++)
+        if (draws(mg, i))
+            status = send_to(mg, SH_TRAFFIC_PLAN, i, mg->masks.ptr, mg->masks.len, err);
+    return status;
+}
+
+/* The other side of masks_send. */
+static sh_status masks_recv(void *ctx, sh_step_plan *plan, sh_err *err)
+{
+    sh_model_group *mg = ctx;
+    size_t len = sh_step_masks_bytes(plan);
+    sh_buf_clear(&mg->masks);
+    sh_buf_reserve(&mg->masks, len);
+    sh_status status = recv_from(mg, SH_TRAFFIC_PLAN, 0, mg->masks.ptr, len, err);
+    return status == SH_OK ? sh_step_masks_unpack((sh_str){mg->masks.ptr, len}, plan, err) : status;
+}
+
 /* Runs this rank's part of a plan that was applied: input from the stage before, output to the
  * stage after. compute_s excludes the sums, which the forward pass waits for. */
-static sh_status stage_run(sh_model_group *mg, const sh_step_plan *plan, sh_err *err)
+static sh_status stage_run(sh_model_group *mg, sh_step_plan *plan, sh_err *err)
 {
+    sh_mask_feed feed = {mg->rank == 0 ? masks_send : masks_recv, mg};
     sh_status status = SH_OK;
     if (stage_of(mg) > 0) status = hidden_recv(mg, plan->token_count, err);
     if (status != SH_OK) return status;
     double summing = mg->times.traffic[SH_TRAFFIC_SUM].seconds,
            forward = sh_rank_forward_s(mg->self);
-    status = sh_rank_run(mg->self, plan, err);
+    status = sh_rank_run(mg->self, plan, &feed, err);
     mg->times.compute_s += sh_rank_forward_s(mg->self) - forward -
                            (mg->times.traffic[SH_TRAFFIC_SUM].seconds - summing);
     mg->times.steps++;
@@ -224,7 +259,12 @@ static sh_status step_begin(sh_model_group *mg, sh_step_plan *plan, sh_err *err)
         sh_step_plan_pack(plan, &mg->message);
         status = message_broadcast(mg, err);
     }
-    return status == SH_OK ? stage_run(mg, plan, err) : status;
+    if (status == SH_OK) status = stage_run(mg, plan, err);
+    /* A rank 0 that does not draw was not asked for the masks. */
+    if (status == SH_OK && plan->mask_count > 0 && mg->masks_step != plan->step)
+        status = masks_send(mg, plan, err);
+    sh_step_masks_await(plan); /* also after an error: then whoever makes them must stop */
+    return status;
 }
 
 sh_status sh_model_group_begin(sh_model_group *mg, sh_step_plan *plan, sh_err *err)

@@ -97,6 +97,17 @@ sh_status sh_rank_apply(sh_rank *r, const sh_step_plan *plan, uint64_t *fingerpr
     return status;
 }
 
+/* In the order of the plan, and before anything is computed: a block that one sequence copies may
+ * have been evicted for another that comes after it. */
+static void blocks_copy(sh_rank *r, const sh_step_plan *plan)
+{
+    for (int i = 0; i < plan->seq_count; i++) {
+        const sh_step_seq *q = &plan->seqs[i];
+        if (!q->copies) continue;
+        sh_model_copy_block(r->model, r->spans[i].blocks[q->pos / SH_KV_BLOCK], q->copied);
+    }
+}
+
 /* Draws are made from the last tokens of each sequence. */
 static void rows_gather(sh_rank *r, const sh_step_plan *plan)
 {
@@ -165,8 +176,26 @@ static void outputs_keep(const sh_rank *r, const sh_step_plan *plan, struct resu
                         sh_model_config(r->model)->hidden, result->outputs);
 }
 
-sh_status sh_rank_run(sh_rank *r, const sh_step_plan *plan, sh_err *err)
+/* The masks that a forward pass will need. */
+struct coming_masks {
+    sh_rank *rank;
+    sh_step_plan *plan;
+    const sh_mask_feed *feed;
+};
+
+static sh_status masks_take(void *ctx, sh_err *err)
 {
+    struct coming_masks *c = ctx;
+    int64_t start = sh_clock_ns();
+    sh_status status = c->feed == NULL ? SH_OK : c->feed->get(c->feed->ctx, c->plan, err);
+    if (status == SH_OK) sh_batch_state_take_masks(c->rank->state, c->plan);
+    c->rank->forward_s -= (double)(sh_clock_ns() - start) * 1e-9;
+    return status;
+}
+
+sh_status sh_rank_run(sh_rank *r, sh_step_plan *plan, const sh_mask_feed *feed, sh_err *err)
+{
+    struct coming_masks masks = {r, plan, feed};
     struct result *result = &r->results[plan->step % (uint64_t)r->depth];
     bool summarizes = r->vocab_len > 0 && plan->draw_count > 0;
     rows_gather(r, plan);
@@ -180,11 +209,14 @@ sh_status sh_rank_run(sh_rank *r, const sh_step_plan *plan, sh_err *err)
                   .row_count = plan->draw_count},
         .queries = summarizes ? r->queries : NULL,
         .summaries = result->summaries,
+        .complete_queries = plan->mask_count > 0 ? masks_take : NULL,
+        .complete_ctx = &masks,
         .pooled = r->pools != NULL && (plan->outputs || sh_step_plan_pooled(plan)),
         .hash_seed = plan->step,
         .hash = r->peers != NULL ? &result->hash : NULL,
     };
     int64_t start = sh_clock_ns();
+    blocks_copy(r, plan);
     sh_status status = sh_model_step(r->model, &in, r->peers, &r->logits, err);
     r->forward_s += (double)(sh_clock_ns() - start) * 1e-9;
     if (status != SH_OK) return status;

@@ -22,8 +22,17 @@ void sh_rank_free(sh_rank *rank);
 SH_MUST_CHECK sh_status sh_rank_apply(sh_rank *rank, const sh_step_plan *plan,
                                       uint64_t *fingerprint, sh_err *err);
 
-/* Runs the plan that was applied. */
-SH_MUST_CHECK sh_status sh_rank_run(sh_rank *rank, const sh_step_plan *plan, sh_err *err);
+/* Where the bits of new masks come from. */
+typedef struct {
+    /* Returns when the plan's mask_words are complete. */
+    sh_status (*get)(void *ctx, sh_step_plan *plan, sh_err *err);
+    void *ctx;
+} sh_mask_feed;
+
+/* Runs the plan that was applied. If it has new masks, they are asked for at the end of the forward
+ * pass, when they are needed, on a rank that draws; `feed` NULL: they are in the plan. */
+SH_MUST_CHECK sh_status sh_rank_run(sh_rank *rank, sh_step_plan *plan, const sh_mask_feed *feed,
+                                    sh_err *err);
 
 /* One summary for each draw of step `step`, of this rank's part of the vocabulary. NULL when the
  * step is no longer kept. */
@@ -45,7 +54,8 @@ const float *sh_rank_outputs(const sh_rank *rank, uint64_t step);
  * last stage. */
 uint64_t sh_rank_hash(const sh_rank *rank, uint64_t step);
 
-/* Seconds spent in forward passes so far, including the time waiting for peers. */
+/* Seconds spent in forward passes so far, including the time waiting for peers but not that for
+ * masks. */
 double sh_rank_forward_s(const sh_rank *rank);
 
 #endif

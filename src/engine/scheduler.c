@@ -30,6 +30,7 @@ sh_sched *sh_sched_create(const sh_sched_opts *opts, sh_blocks *blocks, sh_emit_
     s->drafting.orders = sh_alloc_array((size_t)opts->limits.slots, sizeof(sh_draft_order));
     sh_marks_init(&s->marks, opts->limits.vocab);
     s->masks = sh_mask_table_create(opts->limits.masks);
+    s->maker = sh_mask_maker_create(opts->limits.draws);
     return s;
 }
 
@@ -73,6 +74,7 @@ static void list_free(sh_sched *s, sh_sched_list *list)
 void sh_sched_free(sh_sched *s)
 {
     if (s == NULL) return;
+    sh_sched_join_masks(s);
     list_free(s, &s->waiting);
     list_free(s, &s->running);
     free(s->slots);
@@ -81,6 +83,7 @@ void sh_sched_free(sh_sched *s)
     free(s->drafting.orders);
     sh_marks_reset(&s->marks);
     sh_mask_table_free(s->masks);
+    sh_mask_maker_free(s->maker);
     free(s);
 }
 
@@ -344,6 +347,7 @@ static void fail_one(sh_sched *s, sh_sequence *seq, const void *arg)
 
 void sh_sched_fail_all(sh_sched *s, const sh_err *why)
 {
+    sh_sched_join_masks(s);
     each(s, fail_one, &(struct failure){why, s->stats.running});
 }
 
@@ -458,11 +462,17 @@ static standing picks_take(sh_sched *s, sh_sequence *seq, const sh_pick *picks, 
     int drafts = seq->draft_count, kept = 0, known = seq->count;
     standing now = OPEN;
     for (int i = 0; now == OPEN && i <= drafts; i++) {
+        if (seq->mask_error != NULL && i == seq->mask_error_at) {
+            *err = *seq->mask_error;
+            return FAILED;
+        }
         bool guessed = i < drafts && seq->tokens[known + i] == picks[i].id;
         now = token_take(s, seq, &picks[i], finish, err);
         if (!guessed) break;
         kept++;
     }
+    free(seq->mask_error);
+    seq->mask_error = NULL;
     /* The last token has no KV yet. */
     int computed = known + kept < seq->count ? known + kept : seq->count - 1;
     int lost = kept < drafts ? tokens_lost(s, computed) : 0;
@@ -472,6 +482,7 @@ static standing picks_take(sh_sched *s, sh_sequence *seq, const sh_pick *picks, 
     /* If the next step cannot take them all, they run like a prompt, in chunks. */
     seq->catch_up = lost + more < s->opts.limits.tokens ? lost + more : 0;
     sh_sequence_computed(seq, s->blocks, computed - lost);
+    if (s->opts.fixed_state && seq->computed < known + drafts) seq->kept = 0;
     return now;
 }
 
@@ -529,6 +540,7 @@ static void commit_one(sh_sched *s, const sh_step_seq *q, const sh_pick *picks, 
 
 void sh_sched_commit(sh_sched *s, const sh_step_plan *step, const sh_pick *picks, double step_s)
 {
+    sh_sched_join_masks(s);
     sh_sched_draft_measure(s, step->token_count, step_s);
     /* Only steps with a sizeable prompt chunk show what a prompt token costs. */
     if (step->token_count >= 2 * SH_SCHED_CHUNK_MIN) {

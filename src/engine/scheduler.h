@@ -47,9 +47,10 @@ typedef struct {
     uint64_t constrained;   /* requests that were bound to a grammar */
     uint64_t masks_used;    /* draws with a mask */
     uint64_t masks_sent;    /* masks that the ranks did not have */
+    uint64_t masks_made;    /* of these, made while the forward pass ran */
     uint64_t forced_tokens; /* of answers, which a grammar left no choice about: not drawn, or
                                drafted and right */
-    double mask_s;          /* time spent on grammars and masks */
+    double mask_s;          /* time spent on grammars and waiting for masks */
     double draft_s;         /* time that the draft model took */
 } sh_sched_stats;
 

@@ -2,6 +2,7 @@
 #ifndef SH_ENGINE_SCHEDULER_INTERNAL_H
 #define SH_ENGINE_SCHEDULER_INTERNAL_H
 
+#include "engine/mask_maker.h"
 #include "engine/scheduler.h"
 #include "engine/step_fill.h"
 
@@ -44,7 +45,9 @@ struct sh_sched {
     sh_sched_drafting drafting;
     sh_marks marks;
     sh_mask_table *masks;
-    bool unbound; /* some that wait may not be bound to their grammars yet */
+    sh_mask_maker *maker;
+    sh_step_plan *making; /* whose masks are being made; NULL: none */
+    bool unbound;         /* some that wait may not be bound to their grammars yet */
     sh_sched_stats stats;
 };
 
@@ -94,9 +97,16 @@ SH_MUST_CHECK sh_status sh_sched_match(sh_sched *sched, sh_sequence *seq, int32_
 SH_MUST_CHECK sh_status sh_sched_only_token(sh_sched *sched, sh_sequence *seq, int32_t *out,
                                             sh_err *err);
 
-/* Puts the masks of the next draws into the plan, which must then have these draws. Drafts that
- * have none are given up. */
+/* Puts the masks of the next draws into the plan, which must then have these draws. Those that are
+ * not at hand are ordered. Drafts that have none are given up. */
 SH_MUST_CHECK sh_status sh_sched_mask(sh_sched *sched, sh_step_plan *step, sh_sequence *seq,
                                       sh_err *err);
+
+/* Starts making the masks that were ordered for the plan, which is complete. */
+void sh_sched_make_masks(sh_sched *sched, sh_step_plan *step);
+
+/* Waits for masks that are being made. Whatever uses constraints needs this first, unless
+ * sh_step_masks_await has done it. */
+void sh_sched_join_masks(sh_sched *sched);
 
 #endif

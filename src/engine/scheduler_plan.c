@@ -54,6 +54,7 @@ static void add_tokens(sh_sched *s, sh_step_plan *step, sh_sequence *seq, int co
     add_scores(step, seq, scores);
     for (int i = 0; i < draws; i++)
         sh_step_add_draw(step, seq, i, seq->constraint == NULL ? 0 : seq->masks[i], &s->marks);
+    if (s->opts.fixed_state) seq->kept = 0; /* the state moves on, until it is known how far */
     seq->in_flight = true;
 }
 
@@ -283,6 +284,7 @@ static int chunk_budget(const sh_sched *s, const sh_step_plan *step)
 
 bool sh_sched_plan(sh_sched *s, sh_step_plan *step)
 {
+    sh_sched_join_masks(s);
     sh_step_plan_clear(step);
     sh_mask_table_turn(s->masks);
     sh_sched_expire(s);
@@ -296,5 +298,6 @@ bool sh_sched_plan(sh_sched *s, sh_step_plan *step)
     step->leave_count = s->leave_count;
     s->leave_count = 0;
     step->outputs = s->opts.limits.outputs && s->opts.drafter != NULL;
+    sh_sched_make_masks(s, step);
     return true;
 }

@@ -29,7 +29,7 @@ sh_sequence *sh_sequence_create(const sh_sequence_spec *q, int context)
     SH_ASSERT(q->max_tokens > q->answered);
     sh_sequence *seq = sh_alloc(sizeof(*seq));
     seq->spec = *q;
-    seq->slot = seq->cached_tokens = -1;
+    seq->slot = seq->cached_tokens = seq->copied = -1;
     seq->count = (int)q->prompt_count;
     seq->prompt_count = seq->count - q->answered;
     seq->scored = q->score_from == 0 ? seq->prompt_count : q->score_from;
@@ -56,6 +56,7 @@ void sh_sequence_free(sh_sequence *seq)
     free((void *)seq->spec.stop_ids);
     free((void *)seq->spec.grammar.ptr);
     sh_constraint_release(seq->constraint);
+    free(seq->mask_error);
     free(seq->tokens);
     free(seq->blocks);
     free(seq);
@@ -80,8 +81,10 @@ static void blocks_key_full(sh_sequence *seq, sh_blocks *blocks)
     int full = seq->unshared ? 0 : seq->count / SH_KV_BLOCK;
     if (full > seq->block_count) full = seq->block_count;
     for (; seq->blocks_keyed < full; seq->blocks_keyed++) {
-        seq->key = sh_blocks_key(blocks, seq->key, seq->tokens + seq->blocks_keyed * SH_KV_BLOCK);
-        sh_blocks_promise(blocks, seq->blocks[seq->blocks_keyed], seq->key);
+        const int32_t *tokens = seq->tokens + seq->blocks_keyed * SH_KV_BLOCK;
+        sh_key128 before = seq->key;
+        seq->key = sh_blocks_key(blocks, before, tokens);
+        sh_blocks_promise(blocks, seq->blocks[seq->blocks_keyed], before, tokens, seq->key);
     }
 }
 
@@ -101,6 +104,17 @@ static int first_row(const sh_sequence *seq)
     return seq->scored < seq->prompt_count ? seq->scored - 1 : seq->count - 1;
 }
 
+/* Of the tokens after the reused blocks, those that some block begins with. */
+static void part_match(sh_sequence *seq, sh_blocks *blocks, const sh_prefix *prefix)
+{
+    int from = prefix->count * SH_KV_BLOCK, most = first_row(seq) - from;
+    if (most > SH_KV_BLOCK) most = SH_KV_BLOCK;
+    sh_block_part part = {.block = -1};
+    if (!seq->unshared) part = sh_blocks_match_part(blocks, prefix->key, seq->tokens + from, most);
+    seq->copied = part.block;
+    seq->computed = from + part.count;
+}
+
 bool sh_sequence_start(sh_sequence *seq, sh_blocks *blocks, int reserve, bool *wait)
 {
     sh_prefix prefix = sh_blocks_match(blocks, sh_blocks_root(blocks, seq->long_rope), seq->tokens,
@@ -115,7 +129,7 @@ bool sh_sequence_start(sh_sequence *seq, sh_blocks *blocks, int reserve, bool *w
     answer_reserve(seq);
     seq->block_count = seq->blocks_keyed = seq->blocks_ready = prefix.count;
     seq->key = prefix.key;
-    seq->computed = prefix.count * SH_KV_BLOCK;
+    part_match(seq, blocks, &prefix);
     bool grown = sh_sequence_grow(seq, blocks, sh_sequence_room(seq));
     SH_ASSERT(grown);
     blocks_key_full(seq, blocks);
@@ -136,18 +150,33 @@ bool sh_sequence_grow(sh_sequence *seq, sh_blocks *blocks, int count)
 
 void sh_sequence_computed(sh_sequence *seq, sh_blocks *blocks, int computed)
 {
-    seq->computed = computed;
+    seq->computed = seq->kept = computed;
     blocks_key_full(seq, blocks);
     int full = computed / SH_KV_BLOCK;
     for (; seq->blocks_ready < full && seq->blocks_ready < seq->blocks_keyed; seq->blocks_ready++)
         sh_blocks_ready(blocks, seq->blocks[seq->blocks_ready]);
 }
 
+/* Leaves the tokens after the full blocks to sequences that come later. */
+static void part_keep(sh_sequence *seq, sh_blocks *blocks)
+{
+    int full = seq->kept / SH_KV_BLOCK, count = seq->kept % SH_KV_BLOCK;
+    if (seq->unshared || count < SH_PART_MIN || full >= seq->block_count) return;
+    sh_key128 before = seq->key;
+    if (full < seq->blocks_keyed) { /* tokens of the next one were known already */
+        before = sh_blocks_root(blocks, seq->long_rope);
+        for (int i = 0; i < full; i++)
+            before = sh_blocks_key(blocks, before, seq->tokens + i * SH_KV_BLOCK);
+    }
+    sh_blocks_keep_part(blocks, seq->blocks[full], before, seq->tokens + full * SH_KV_BLOCK, count);
+}
+
 void sh_sequence_stop(sh_sequence *seq, sh_blocks *blocks)
 {
+    part_keep(seq, blocks);
     sh_blocks_release(blocks, seq->blocks, seq->block_count);
     seq->block_count = seq->blocks_sent = seq->blocks_keyed = seq->blocks_ready = 0;
-    seq->computed = seq->draft_count = seq->catch_up = 0;
+    seq->computed = seq->kept = seq->draft_count = seq->catch_up = 0;
     seq->slot = -1;
 }
 

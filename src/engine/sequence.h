@@ -70,6 +70,9 @@ struct sh_sequence {
     int blocks_keyed; /* full blocks whose identity is part of `key` */
     int blocks_ready;
     sh_key128 key;
+    int32_t copied; /* the block after the reused ones begins as a copy of this one; -1: it does not
+                     */
+    int kept;       /* tokens that the blocks have on all ranks, once the sequence stops */
 
     int cached_tokens; /* of the prompt, at the first start; -1 before that */
     int64_t submitted_ns, started_ns, first_token_ns;
@@ -79,6 +82,8 @@ struct sh_sequence {
     bool probed; /* the draft model catches up with it for the sake of a single draft */
 
     sh_constraint *constraint; /* of a request with a grammar, once it is bound to it */
+    sh_err *mask_error; /* a mask of the step in flight could not be made; NULL: all could; owned */
+    int mask_error_at;  /* the draw that it is of: its pick, and what follows, is void */
     sh_match_state states[1 + SH_DRAFTS_MAX]; /* after the known tokens, then after each draft */
     int masks[1 + SH_DRAFTS_MAX];             /* to draw with after them: numbers in the plan */
 };

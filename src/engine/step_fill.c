@@ -28,6 +28,8 @@ sh_step_seq *sh_step_add_tokens(sh_step_plan *step, sh_sequence *seq, int count,
                            .token_count = count,
                            .draw_count = draws,
                            .block_count = seq->block_count - seq->blocks_sent,
+                           .copies = seq->blocks_sent == 0 && seq->copied >= 0,
+                           .copied = seq->copied,
                            .long_rope = seq->long_rope};
     for (int i = 0; i < count; i++)
         step->tokens[step->token_count++] = seq->tokens[seq->computed + i];
@@ -52,19 +54,28 @@ void sh_step_add_draw(sh_step_plan *step, const sh_sequence *seq, int drafts, in
     step->adjust_count += d->adjust_count;
 }
 
+bool sh_step_may_end(const sh_sequence *seq, int drafts)
+{
+    return sh_sequence_answered(seq) + drafts >= seq->spec.min_tokens;
+}
+
 sh_status sh_step_mask_after(const sh_sequence *seq, int drafts, sh_mask *out, sh_err *err)
 {
-    bool may_end = sh_sequence_answered(seq) + drafts >= seq->spec.min_tokens;
-    return sh_constraint_mask(seq->constraint, seq->states[drafts], may_end, out, err);
+    return sh_constraint_mask(seq->constraint, seq->states[drafts], sh_step_may_end(seq, drafts),
+                              out, err);
+}
+
+uint64_t *sh_step_new_mask(sh_step_plan *step, int number)
+{
+    int at = step->mask_count++;
+    step->mask_numbers[at] = number;
+    return step->mask_words + (size_t)at * sh_step_mask_words(&step->limits);
 }
 
 int sh_step_add_mask(sh_step_plan *step, sh_mask_table *table, const sh_constraint *c,
                      const sh_mask *mask, bool *sent)
 {
     int number = sh_mask_table_number(table, &mask->key, sent);
-    if (!*sent) return number;
-    size_t words = sh_step_mask_words(&step->limits);
-    sh_constraint_mask_bits(c, mask, step->mask_words + (size_t)step->mask_count * words);
-    step->mask_numbers[step->mask_count++] = number;
+    if (*sent) sh_constraint_mask_bits(c, mask, sh_step_new_mask(step, number));
     return number;
 }

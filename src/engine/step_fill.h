@@ -26,10 +26,17 @@ sh_step_seq *sh_step_add_tokens(sh_step_plan *step, sh_sequence *seq, int count,
 void sh_step_add_draw(sh_step_plan *step, const sh_sequence *seq, int drafts, int mask,
                       sh_marks *marks);
 
+/* Whether an answer of a sequence may end after the known tokens and `drafts` of the drafts, if its
+ * grammar allows it. */
+bool sh_step_may_end(const sh_sequence *seq, int drafts);
+
 /* The mask to draw with after the known tokens and `drafts` of the drafts, of a sequence that is
  * bound to a grammar. */
 SH_MUST_CHECK sh_status sh_step_mask_after(const sh_sequence *seq, int drafts, sh_mask *out,
                                            sh_err *err);
+
+/* Adds a mask that the ranks do not have, under this number. Returns where its bits go. */
+uint64_t *sh_step_new_mask(sh_step_plan *step, int number);
 
 /* Names a mask in the plan; adds its bits, and sets *sent, if the ranks do not have them. */
 int sh_step_add_mask(sh_step_plan *step, sh_mask_table *table, const sh_constraint *constraint,

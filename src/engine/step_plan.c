@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STEP_MAGIC = 0x50455453 }; /* "STEP" */
+enum { STEP_MAGIC = 0x32505453, MASKS_MAGIC = 0x4b53414d }; /* "STP2", "MASK" */
 
 /* Sequences may share blocks, so a plan can name more blocks than there are. */
 static size_t plan_blocks(const sh_step_limits *limits)
@@ -55,6 +55,7 @@ void sh_step_plan_clear(sh_step_plan *s)
     s->fingerprint = 0;
     s->outputs = false;
     s->kind = SH_STEP_RUN;
+    s->await = NULL;
 }
 
 bool sh_step_plan_pooled(const sh_step_plan *s)
@@ -99,18 +100,12 @@ static void put_seq(sh_buf *out, const sh_step_seq *q)
     put_int(out, q->token_count);
     put_int(out, q->draw_count);
     put_int(out, q->block_count);
+    put_int(out, q->copies ? q->copied + 1 : 0);
     put_int(out, q->second);
     sh_put_uint(out,
                 (uint64_t)q->fresh | (uint64_t)q->long_rope << 1 | (uint64_t)q->pool_ends << 2 |
                     (uint64_t)q->pool << 3,
                 1);
-}
-
-static void put_masks(sh_buf *out, const sh_step_plan *s)
-{
-    size_t words = (size_t)s->mask_count * sh_step_mask_words(&s->limits);
-    sh_put_ints(out, s->mask_numbers, (size_t)s->mask_count);
-    for (size_t i = 0; i < words; i++) sh_put_uint(out, s->mask_words[i], 8);
 }
 
 void sh_step_plan_pack(const sh_step_plan *s, sh_buf *out)
@@ -133,7 +128,7 @@ void sh_step_plan_pack(const sh_step_plan *s, sh_buf *out)
     sh_put_ints(out, s->tokens, (size_t)s->token_count);
     sh_put_ints(out, s->blocks, (size_t)s->block_count);
     sh_put_ints(out, s->leaves, (size_t)s->leave_count);
-    put_masks(out, s);
+    sh_put_ints(out, s->mask_numbers, (size_t)s->mask_count);
 }
 
 /* A number in 0..max; anything else fails the reader, and with it the whole message. */
@@ -175,6 +170,8 @@ static void get_seq(sh_reader *r, const sh_step_plan *s, sh_step_seq *q)
     q->token_count = get_bounded(r, s->token_count);
     q->draw_count = get_bounded(r, q->token_count);
     q->block_count = get_bounded(r, s->block_count);
+    q->copied = get_bounded(r, s->limits.blocks) - 1;
+    q->copies = q->copied >= 0;
     q->second = get_bounded(r, (int64_t)s->limits.seq_blocks * SH_KV_BLOCK);
     unsigned flags = (unsigned)sh_get_uint(r, 1), pool = flags >> 3;
     q->fresh = flags & 1;
@@ -202,20 +199,6 @@ static bool sums_match(const sh_step_plan *s)
            adjusts == s->adjust_count;
 }
 
-/* Bits past the last token would go unseen, and two masks with the same tokens could differ. */
-static void get_masks(sh_reader *r, sh_step_plan *s)
-{
-    size_t words = sh_step_mask_words(&s->limits);
-    get_ints(r, s->mask_numbers, s->mask_count, s->limits.masks);
-    for (int m = 0; m < s->mask_count && !r->failed; m++) {
-        uint64_t *to = s->mask_words + (size_t)m * words;
-        for (size_t i = 0; i < words; i++) to[i] = sh_get_uint(r, 8);
-        if (s->mask_numbers[m] == 0) r->failed = true;
-        if (s->limits.vocab % 64 != 0 && to[words - 1] >> s->limits.vocab % 64 != 0)
-            r->failed = true;
-    }
-}
-
 static void get_body(sh_reader *r, sh_step_plan *s)
 {
     for (int i = 0; i < s->seq_count; i++) get_seq(r, s, &s->seqs[i]);
@@ -230,7 +213,9 @@ static void get_body(sh_reader *r, sh_step_plan *s)
     get_ints(r, s->tokens, s->token_count, s->limits.vocab - 1);
     get_ints(r, s->blocks, s->block_count, s->limits.blocks - 1);
     get_ints(r, s->leaves, s->leave_count, s->limits.slots - 1);
-    get_masks(r, s);
+    get_ints(r, s->mask_numbers, s->mask_count, s->limits.masks);
+    for (int i = 0; i < s->mask_count; i++)
+        if (s->mask_numbers[i] == 0) r->failed = true;
 }
 
 sh_status sh_step_plan_unpack(sh_str bytes, sh_step_plan *s, sh_err *err)
@@ -257,4 +242,40 @@ sh_status sh_step_plan_unpack(sh_str bytes, sh_step_plan *s, sh_err *err)
         status = sh_err_set(err, SH_ERR_GROUP, "not a valid step plan");
     if (status != SH_OK) sh_step_plan_clear(s);
     return status;
+}
+
+/* ---- masks ---- */
+
+enum { MASKS_HEAD = 4 + 8 };
+
+static size_t mask_words(const sh_step_plan *s)
+{
+    return (size_t)s->mask_count * sh_step_mask_words(&s->limits);
+}
+
+size_t sh_step_masks_bytes(const sh_step_plan *s)
+{
+    return MASKS_HEAD + mask_words(s) * sizeof(uint64_t);
+}
+
+void sh_step_masks_pack(const sh_step_plan *s, sh_buf *out)
+{
+    sh_put_uint(out, MASKS_MAGIC, 4);
+    sh_put_uint(out, s->step, 8);
+    for (size_t i = 0; i < mask_words(s); i++) sh_put_uint(out, s->mask_words[i], 8);
+}
+
+sh_status sh_step_masks_unpack(sh_str bytes, sh_step_plan *s, sh_err *err)
+{
+    sh_reader r = sh_reader_of(bytes);
+    size_t words = sh_step_mask_words(&s->limits);
+    if (sh_get_uint(&r, 4) != MASKS_MAGIC || sh_get_uint(&r, 8) != s->step) r.failed = true;
+    for (int m = 0; m < s->mask_count && !r.failed; m++) {
+        uint64_t *to = s->mask_words + (size_t)m * words;
+        for (size_t i = 0; i < words; i++) to[i] = sh_get_uint(&r, 8);
+        /* Bits past the last token would go unseen. */
+        if (s->limits.vocab % 64 != 0 && to[words - 1] >> s->limits.vocab % 64 != 0)
+            r.failed = true;
+    }
+    return sh_get_end(&r, "the masks of a step", err);
 }

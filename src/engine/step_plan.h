@@ -3,7 +3,10 @@
  * Rank 0 fills a plan; every rank (rank 0 too) applies it to its own copy of the batch state and
  * runs the forward pass. A sequence has a slot; the state of a slot is its length and its KV
  * blocks. The masks of answers that are bound to a grammar are part of the state, too: a plan
- * brings those that are new, under numbers that may have belonged to others, and draws name them.
+ * announces those that are new, under numbers that may have belonged to others, and draws name
+ * them. Their bits follow in a message of their own, to the ranks that draw, since it takes time to
+ * make a mask and only the end of the forward pass needs it.
+ *
  * Applying a plan gives a fingerprint of the resulting state; a rank whose fingerprint differs from
  * the plan's must not go on.
  *
@@ -47,6 +50,8 @@ typedef struct {
     int token_count; /* tokens to run */
     int draw_count;  /* rows of logits, for the last tokens of the sequence */
     int block_count; /* blocks added to the slot */
+    bool copies;     /* the block of `pos` begins as a copy of another, `copied` */
+    int copied;
     bool long_rope; /* this sequence uses the long factors of its RoPE, if the model has two sets */
     sh_pool_kind pool; /* its hidden states become one vector */
     bool pool_ends;    /* these are its last tokens: the vector is complete */
@@ -79,9 +84,11 @@ typedef struct {
     sh_step_draw *draws;
     sh_adjust *adjusts; /* of all draws, in their order */
     int32_t *blocks;
-    int32_t *leaves;       /* slots to empty, before anything else */
-    int32_t *mask_numbers; /* of new masks; at most one for each draw */
-    uint64_t *mask_words;  /* [mask_count, sh_step_mask_words] */
+    int32_t *leaves;          /* slots to empty, before anything else */
+    int32_t *mask_numbers;    /* of new masks; at most one for each draw */
+    uint64_t *mask_words;     /* [mask_count, sh_step_mask_words] complete once they are awaited */
+    void (*await)(void *ctx); /* rank 0: returns when mask_words is complete; NULL: it is */
+    void *await_ctx;
 } sh_step_plan;
 
 sh_step_plan *sh_step_plan_create(const sh_step_limits *limits);
@@ -96,6 +103,17 @@ void sh_step_plan_pack(const sh_step_plan *step, sh_buf *out);
 /* Checks every count against the limits; tokens, blocks and masks too. */
 SH_MUST_CHECK sh_status sh_step_plan_unpack(sh_str bytes, sh_step_plan *out, sh_err *err);
 
+/* On rank 0: returns when the bits of the new masks are there. */
+static inline void sh_step_masks_await(const sh_step_plan *step)
+{
+    if (step->await != NULL) step->await(step->await_ctx);
+}
+
+/* The message with the bits of a plan's new masks; both ends know its length. */
+size_t sh_step_masks_bytes(const sh_step_plan *step);
+void sh_step_masks_pack(const sh_step_plan *step, sh_buf *out);
+SH_MUST_CHECK sh_status sh_step_masks_unpack(sh_str bytes, sh_step_plan *step, sh_err *err);
+
 typedef struct sh_batch_state sh_batch_state;
 
 sh_batch_state *sh_batch_state_create(const sh_step_limits *limits);
@@ -105,6 +123,9 @@ void sh_batch_state_free(sh_batch_state *state);
  * does not match the state; the state is unusable after that. */
 SH_MUST_CHECK sh_status sh_batch_state_apply(sh_batch_state *state, const sh_step_plan *step,
                                              sh_span *spans, sh_err *err);
+
+/* Takes the bits of the new masks of the plan that was applied last. */
+void sh_batch_state_take_masks(sh_batch_state *state, const sh_step_plan *step);
 
 /* The mask of a draw in the plan that was applied last; NULL: it has none. */
 const uint64_t *sh_batch_state_mask(const sh_batch_state *state, const sh_step_draw *draw);

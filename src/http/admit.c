@@ -49,6 +49,7 @@ sh_http_key sh_http_key_check(sh_http_request *req, const sh_http_keys *keys)
     if (info->expires_s != 0 && sh_clock_unix_us() / 1000000 >= info->expires_s)
         return SH_HTTP_KEY_EXPIRED;
     memcpy(req->key_name, info->name, sizeof(req->key_name));
+    req->key_admin = info->admin;
     return SH_HTTP_KEY_GOOD;
 }
 

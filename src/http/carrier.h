@@ -46,6 +46,7 @@ struct sh_http_request {
     sh_str param;
     sh_http_key key;
     char key_name[SH_KEY_NAME_MAX + 1]; /* of a good key that has one */
+    bool key_admin;                     /* of a good key */
     sh_http_refusal refusal;
     sh_http_chunked chunked;
     struct evbuffer *body; /* NULL if there is none */

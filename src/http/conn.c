@@ -87,6 +87,7 @@ static void request_clear(sh_http_request *req)
     sh_http_body_done(req);
     req->key = SH_HTTP_KEY_MISSING;
     req->key_name[0] = '\0';
+    req->key_admin = false;
     sh_arena_reset(&req->arena);
     sh_buf_clear(&req->headers);
     req->route = NULL;

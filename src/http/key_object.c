@@ -1,5 +1,5 @@
 /* A key with a name, as a JSON object: {"name", "key" or "sha256", "requests_per_minute",
- * "tokens_per_minute", "models", "expires"}. A member of another name is an error, since a misspelt
+ * "tokens_per_minute", "models", "expires", "admin"}. A member of another name is an error, since a misspelt
  * limit would be no limit. */
 #include "http/keys.h"
 
@@ -105,6 +105,13 @@ static sh_status expires_read(const cJSON *item, object *out, sh_err *err)
     return SH_OK;
 }
 
+static sh_status admin_read(const cJSON *item, object *out, sh_err *err)
+{
+    if (!cJSON_IsBool(item)) return fail(item, "true or false", err);
+    out->info.admin = cJSON_IsTrue(item);
+    return SH_OK;
+}
+
 static const struct {
     const char *name;
     sh_status (*read)(const cJSON *item, object *out, sh_err *err);
@@ -116,6 +123,7 @@ static const struct {
     {"tokens_per_minute", tokens_read},
     {"models", models_read},
     {"expires", expires_read},
+    {"admin", admin_read},
 };
 
 /* A name for the log. What does not look like one may be a key in the wrong place. */
@@ -132,7 +140,7 @@ static sh_status member_read(const cJSON *item, object *out, sh_err *err)
         if (strcmp(item->string, members[i].name) == 0) return members[i].read(item, out, err);
     return sh_err_set(err, SH_ERR_INPUT,
                       "a key has no member %s; it has name, key or sha256, requests_per_minute, "
-                      "tokens_per_minute, models, expires",
+                      "tokens_per_minute, models, expires, admin",
                       shown(item->string));
 }
 

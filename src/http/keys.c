@@ -93,11 +93,14 @@ sh_status sh_http_keys_add_digest(sh_http_keys *keys, sh_str hex, const sh_http_
     return entry_add(keys, info, digest, err);
 }
 
+/* Nothing can be said about a key without a name, so it may do everything. */
+static const sh_http_key_info PLAIN = {.admin = true};
+
 sh_status sh_http_keys_add_text(sh_http_keys *keys, const char *text, sh_err *err)
 {
     sh_str rest = sh_str_of(text), part;
     while (sh_str_cut(&rest, ',', &part))
-        if (sh_http_keys_add_key(keys, sh_str_trim(part), &(sh_http_key_info){0}, err) != SH_OK)
+        if (sh_http_keys_add_key(keys, sh_str_trim(part), &PLAIN, err) != SH_OK)
             return err->status;
     return SH_OK;
 }
@@ -117,7 +120,7 @@ static void json_forget(cJSON *json)
 static sh_status line_add(sh_http_keys *keys, sh_str line, sh_err *err)
 {
     cJSON *json = NULL;
-    if (line.ptr[0] != '{') return sh_http_keys_add_key(keys, line, &(sh_http_key_info){0}, err);
+    if (line.ptr[0] != '{') return sh_http_keys_add_key(keys, line, &PLAIN, err);
     if (sh_json_parse(line, "the key", &json, err) != SH_OK) return err->status;
     sh_status status = sh_http_keys_add_object(keys, json, err);
     json_forget(json);

@@ -25,6 +25,7 @@ typedef struct {
     const char *const *models;      /* that it may use */
     size_t model_count;             /* 0: all */
     int64_t expires_s;              /* Unix time from which it is refused; 0: never */
+    bool admin;                     /* may change the server: see change.h */
 } sh_http_key_info;
 
 typedef struct sh_http_keys sh_http_keys;

@@ -189,16 +189,16 @@ static sh_status run_embed(const sh_pass *p, sh_err *err)
 
 /* Logits for the requested tokens and this rank's slice of the vocabulary. They are not gathered:
  * each rank summarizes its slice where it is. */
-static void run_head(const sh_pass *p, const sh_forward_input *in, sh_logits *out)
+static sh_status run_head(const sh_pass *p, const sh_forward_input *in, sh_logits *out, sh_err *err)
 {
     const sh_model *m = p->m;
     const sh_weights *w = m->weights;
     const sh_matrix *head = w->head.data != NULL ? &w->head : &w->embed;
     int rows = in->batch.row_count;
     *out = (sh_logits){.first = m->shard.vocab.first, .count = m->shard.vocab.count};
-    if (!sh_shard_predicts(&m->shard)) return;
+    if (!sh_shard_predicts(&m->shard)) return SH_OK;
     if (in->pooled && w->norm.w != NULL) norm_rows(p, m->buf.xn, m->buf.x, &w->norm, p->tokens);
-    if (rows == 0 || m->config->headless) return;
+    if (rows == 0 || m->config->headless) return SH_OK;
     p->ops->copy_rows(p->dev, p->batch, m->buf.rows, m->buf.x, m->config->hidden);
     norm_rows(p, m->buf.rows, m->buf.rows, &w->norm, rows);
     if (head->data != NULL) {
@@ -206,9 +206,13 @@ static void run_head(const sh_pass *p, const sh_forward_input *in, sh_logits *ou
         p->ops->matmul(p->dev, &one, 1, m->buf.rows, rows);
     }
     out->rows = m->buf.logits;
-    if (in->queries != NULL)
+    if (in->queries == NULL) return SH_OK;
+    sh_status status = SH_OK;
+    if (in->complete_queries != NULL) status = in->complete_queries(in->complete_ctx, err);
+    if (status == SH_OK)
         p->ops->scan(p->dev, p->batch, m->buf.logits, (int32_t)out->first, (int32_t)out->count,
                      in->queries, in->summaries);
+    return status;
 }
 
 /* Everything between step_begin and step_end. */
@@ -226,8 +230,7 @@ static sh_status run_all(sh_pass *p, const sh_forward_input *in, sh_logits *out,
     if (status != SH_OK) return status;
     if (in->hash != NULL)
         p->ops->hash_rows(p->dev, p->batch, m->buf.x, m->config->hidden, in->hash_seed, in->hash);
-    run_head(p, in, out);
-    return SH_OK;
+    return run_head(p, in, out, err);
 }
 
 /* Where tokens see what follows them, a step has whole sequences; and a table of positions ends. */

@@ -21,7 +21,10 @@ typedef struct {
     const sh_row_query *queries;  /* [batch.row_count] how to adjust and summarize each row of
                                      logits;  NULL: leave them as computed */
     sh_logits_summary *summaries; /* [batch.row_count] filled where there are queries */
-    bool pooled;                  /* the output of all tokens is wanted: sh_model_output */
+    /* Called when the queries are about to be read, if there are any; NULL: they are complete. */
+    sh_status (*complete_queries)(void *ctx, sh_err *err);
+    void *complete_ctx;
+    bool pooled; /* the output of all tokens is wanted: sh_model_output */
     uint64_t hash_seed;
     uint64_t *hash; /* set to the hash of the hidden states, seeded; NULL: not wanted */
 } sh_forward_input;

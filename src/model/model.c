@@ -323,6 +323,17 @@ sh_status sh_model_reserve_kv(sh_model *m, int blocks, sh_err *err)
     return SH_OK;
 }
 
+void sh_model_copy_block(sh_model *m, int32_t to, int32_t from)
+{
+    if (to == from) return;
+    for (int i = 0; i < m->shard.layer_count; i++) {
+        size_t size = m->state[i].block_bytes;
+        char *data = m->state[i].kv.data;
+        if (size > 0)
+            m->dev->ops->copy(m->dev, data + (size_t)to * size, data + (size_t)from * size, size);
+    }
+}
+
 sh_model_memory sh_model_memory_used(const sh_model *m)
 {
     return (sh_model_memory){

@@ -57,6 +57,9 @@ sh_model_loaded sh_model_loaded_of(const sh_model *model);
  * KV in them, or snapshots of a fixed-size state. */
 SH_MUST_CHECK sh_status sh_model_reserve_kv(sh_model *model, int blocks, sh_err *err);
 
+/* Makes a block the same as another, in all layers, between two steps. */
+void sh_model_copy_block(sh_model *model, int32_t to, int32_t from);
+
 /* Bytes of one block, summed over the layers of this shard; 0 for a rank that has no part of them.
  */
 size_t sh_model_kv_block_bytes(const sh_model *model);

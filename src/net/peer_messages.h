@@ -22,7 +22,7 @@
 #include <stdint.h>
 
 enum {
-    SH_PEER_PROTOCOL = 4,
+    SH_PEER_PROTOCOL = 5,
     SH_RANKS_MAX = 64,
     SH_RANK_ANY = SH_RANKS_MAX, /* JOIN: rank 0 is to give a number */
     SH_LANES_MAX = 8, /* addresses of a rank, and pairs of data connections between two ranks */

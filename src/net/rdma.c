@@ -360,6 +360,8 @@ sh_status sh_rdma_active_ports(sh_rdma *rdma, sh_rdma_port_ref *out, int cap, in
     char names[SH_RDMA_DEVICES_MAX][SH_RDMA_NAME_MAX];
     int devices = 0;
     int error = rdma->plugin->list(names, SH_RDMA_DEVICES_MAX, &devices);
+    if (error == ENOSYS)
+        return sh_err_set(err, SH_ERR_UNSUPPORTED, "RDMA: this system has no support for it");
     if (error != 0) return sh_rdma_failed("RDMA", "listing the devices", error, err);
     if (devices > SH_RDMA_DEVICES_MAX) devices = SH_RDMA_DEVICES_MAX;
     if (devices == 0)

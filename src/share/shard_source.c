@@ -25,6 +25,15 @@ struct sh_shard_source {
     sh_shard_origin origin; /* as it was when the connections were closed */
 };
 
+/* Parts of a window to ask rank 0 for, and where each goes: a part of its columns comes apart from
+ * the window's bytes and is copied between them. */
+typedef struct {
+    sh_share_part parts[SH_SHARE_PARTS_MAX];
+    char *to[SH_SHARE_PARTS_MAX];     /* of the first byte; NULL: the part came in its place */
+    size_t pitch[SH_SHARE_PARTS_MAX]; /* from row to row there */
+    int count;
+} request_batch;
+
 static sh_status get(sh_shard_source *source, sh_share_part *parts, int count, sh_err *err)
 {
     if (count == 0) return SH_OK;
@@ -33,54 +42,93 @@ static sh_status get(sh_shard_source *source, sh_share_part *parts, int count, s
 }
 
 /* Gets parts that are not on this disk, or not for certain, and keeps what comes. */
-static sh_status fetch(sh_shard_source *source, sh_share_part *parts, int count, sh_err *err)
+static sh_status fetch(sh_shard_source *source, request_batch *batch, sh_err *err)
 {
-    sh_status status = get(source, parts, count, err);
-    for (int i = 0; status == SH_OK && source->store != NULL && i < count; i++) {
-        const sh_share_request *request = &parts[i].request;
-        if (parts[i].same)
-            sh_shard_store_confirm(source->store, request->file, &request->window);
-        else
-            sh_shard_store_add(source->store, request->file, &request->window, parts[i].data,
-                               parts[i].digest);
+    sh_status status = get(source, batch->parts, batch->count, err);
+    for (int i = 0; i < batch->count; i++) {
+        const sh_share_part *part = &batch->parts[i];
+        const sh_share_request *request = &part->request;
+        const sh_window *w = &request->window;
+        if (status == SH_OK && source->store != NULL && part->same)
+            sh_shard_store_confirm(source->store, request->file, w);
+        else if (status == SH_OK && source->store != NULL)
+            sh_shard_store_add(source->store, request->file, w, part->data, part->digest);
+        if (batch->to[i] == NULL) continue;
+        for (uint64_t row = 0; status == SH_OK && row < w->rows; row++)
+            memcpy(batch->to[i] + row * batch->pitch[i], (char *)part->data + row * w->len, w->len);
+        free(part->data);
     }
+    batch->count = 0;
     return status;
+}
+
+/* Adds a rectangle of a window whose bytes are at `data`. */
+static sh_status request(sh_shard_source *source, request_batch *batch, const sh_share_part *whole,
+                         const sh_window_rect *rect, sh_err *err)
+{
+    const sh_window *w = &whole->request.window;
+    char *to = (char *)whole->data + rect->row * w->len + rect->col;
+    bool in_place = rect->cols == w->len || rect->rows == 1;
+    int i = batch->count++;
+    batch->parts[i] = *whole;
+    batch->parts[i].request.window = sh_window_rect_cut(w, rect);
+    batch->parts[i].data = in_place ? to : sh_alloc((size_t)(rect->rows * rect->cols));
+    batch->to[i] = in_place ? NULL : to;
+    batch->pitch[i] = (size_t)w->len;
+    return batch->count < SH_SHARE_PARTS_MAX ? SH_OK : fetch(source, batch, err);
 }
 
 /* Whether the part is here; if it may be, the request says which bytes are. */
 static bool is_stored(sh_shard_source *source, sh_share_part *part)
 {
-    sh_share_request *request = &part->request;
+    sh_share_request *asked = &part->request;
     if (source->store == NULL) return false;
-    sh_stored stored = sh_shard_store_read(source->store, request->file, &request->window,
-                                           part->data, request->digest);
-    request->known = stored == SH_STORED_OLD;
+    sh_stored stored = sh_shard_store_read(source->store, asked->file, &asked->window, part->data,
+                                           asked->digest);
+    asked->known = stored == SH_STORED_OLD;
     return stored == SH_STORED_NOW;
+}
+
+/* Takes what is on this disk of a part that is not there as such, and asks for the rest. A part
+ * that is here in many pieces is not worth the trouble: beyond some, what is left is asked for. */
+static sh_status assemble(sh_shard_source *source, request_batch *batch, const sh_share_part *part,
+                          sh_err *err)
+{
+    enum { PIECES_MAX = 32 };
+    const sh_share_request *asked = &part->request;
+    sh_window_rect left[PIECES_MAX] = {sh_window_rect_all(&asked->window)}, found;
+    sh_status status = SH_OK;
+    for (int count = 1; count > 0 && status == SH_OK;) {
+        sh_window_rect piece = left[--count];
+        bool here = source->store != NULL && !asked->known &&
+                    count + SH_WINDOW_REST_MAX <= PIECES_MAX &&
+                    sh_shard_store_read_part(source->store, asked->file, &asked->window, &piece,
+                                             part->data, &found);
+        if (here)
+            count += sh_window_rect_rest(&piece, &found, left + count);
+        else
+            status = request(source, batch, part, &piece, err);
+    }
+    return status;
 }
 
 static sh_status read_window(void *ctx, const char *file, const sh_window *window, void *data,
                              sh_err *err)
 {
     sh_shard_source *source = ctx;
-    int index = sh_share_outline_find(&source->folder.outline, file), count = 0;
-    sh_window whole = sh_window_merged(*window), part;
-    sh_share_part parts[SH_SHARE_PARTS_MAX];
+    int index = sh_share_outline_find(&source->folder.outline, file);
+    sh_window whole = sh_window_merged(*window), cut;
+    request_batch batch = {.count = 0};
     sh_status status = SH_OK;
     SH_ASSERT(index >= 0 && source->client != NULL);
     for (uint64_t done = 0, at = 0; status == SH_OK; at = done) {
-        bool more = sh_window_next(&whole, SH_SHARE_WINDOW_MAX, &done, &part);
-        if (more) {
-            parts[count] = (sh_share_part){
-                .request = {.kind = SH_SHARE_WINDOW, .file = (uint32_t)index, .window = part},
-                .data = (char *)data + at};
-            count += !is_stored(source, &parts[count]);
-        }
-        if (more && count < SH_SHARE_PARTS_MAX) continue;
-        status = fetch(source, parts, count, err);
-        count = 0;
-        if (!more) break;
+        if (!sh_window_next(&whole, SH_SHARE_WINDOW_MAX, &done, &cut)) break;
+        sh_share_part part = {
+            .request = {.kind = SH_SHARE_WINDOW, .file = (uint32_t)index, .window = cut},
+            .data = (char *)data + at};
+        if (!is_stored(source, &part)) status = assemble(source, &batch, &part, err);
     }
-    return status;
+    return status == SH_OK ? fetch(source, &batch, err) : status;
 }
 
 sh_shard_source *sh_shard_source_create(const char *root, uint64_t limit, const sh_share_hub *hub)

@@ -6,6 +6,9 @@
  * A window is on the disk once its line is in the journal. Nothing is synced: after a power loss
  * the journal may name bytes that never got there, which their digest tells.
  *
+ * A window that is not here as such may be a part of others that are. They are found in a list,
+ * sorted by file and offset, of what was here when the store was opened.
+ *
  * If the space was not enough, and some windows were of no use to this process, because the model
  * was split differently when they came, the store starts over with the next process. */
 #include "share/shard_store.h"
@@ -34,6 +37,9 @@ struct sh_shard_store {
     int data, journal; /* descriptors */
     uint64_t stamp;
     sh_shard_room room;
+    sh_shard_record *sorted; /* does not change while the store is open */
+    size_t sorted_count;
+    uint64_t span_max;    /* bytes from the first to the last of a window in it */
     pthread_mutex_t lock; /* guards what follows, up to `given` */
     entry *table;         /* open addressing; free where rows is 0 */
     size_t cap, count;
@@ -97,6 +103,32 @@ static sh_status journal_load(sh_shard_store *store, sh_err *err)
     return status;
 }
 
+static int by_place(const void *a, const void *b)
+{
+    const sh_shard_record *x = a, *y = b;
+    if (x->file != y->file) return x->file < y->file ? -1 : 1;
+    return (x->window.offset > y->window.offset) - (x->window.offset < y->window.offset);
+}
+
+static uint64_t span_of(const sh_window *w)
+{
+    return (w->rows - 1) * w->stride + w->len;
+}
+
+/* Windows of files that were written since are left out: nobody would say whether a part of one is
+ * still the same. */
+static void sort(sh_shard_store *store)
+{
+    store->sorted = sh_alloc_array(store->count, sizeof(*store->sorted));
+    for (size_t i = 0; i < store->cap; i++) {
+        const sh_shard_record *r = &store->table[i].record;
+        if (r->window.rows == 0 || r->stamp != store->stamp) continue;
+        store->sorted[store->sorted_count++] = *r;
+        if (span_of(&r->window) > store->span_max) store->span_max = span_of(&r->window);
+    }
+    qsort(store->sorted, store->sorted_count, sizeof(*store->sorted), by_place);
+}
+
 static sh_status files_open(sh_shard_store *store, sh_err *err)
 {
     struct stat st;
@@ -136,6 +168,7 @@ sh_status sh_shard_store_open(const char *dir, const uint8_t stamp[SH_DIGEST_LEN
         store->end = 0;
     }
     if (status == SH_OK) status = journal_load(store, err);
+    if (status == SH_OK) sort(store);
     if (status != SH_OK) {
         store->full = false;
         sh_shard_store_close(store);
@@ -162,6 +195,7 @@ void sh_shard_store_close(sh_shard_store *store)
     if (store->journal >= 0) close(store->journal);
     pthread_mutex_destroy(&store->lock);
     free(store->table);
+    free(store->sorted);
     free(store->data_path);
     free(store->journal_path);
     free(store);
@@ -190,25 +224,85 @@ static bool lookup(sh_shard_store *store, uint32_t file, const sh_window *w, sh_
     return found;
 }
 
+/* Reads the bytes of a record; false: they are not there, or not what they were. */
+static bool record_get(sh_shard_store *store, const sh_shard_record *record, void *data)
+{
+    uint8_t digest[SH_DIGEST_LEN];
+    size_t len = (size_t)sh_window_bytes(&record->window);
+    sh_err err;
+    if (sh_fd_read_at(store->data, store->data_path, record->at, data, len, &err) != SH_OK) {
+        warn_once(store, err.text);
+        return false;
+    }
+    sh_digest(data, len, digest);
+    if (memcmp(digest, record->digest, SH_DIGEST_LEN) == 0) return true;
+    warn_once(store, "bytes on this disk have changed");
+    return false;
+}
+
 sh_stored sh_shard_store_read(sh_shard_store *store, uint32_t file, const sh_window *window,
                               void *data, uint8_t digest[SH_DIGEST_LEN])
 {
     sh_shard_record record;
-    sh_err err;
-    if (!lookup(store, file, window, &record)) return SH_STORED_NOT;
-    size_t len = (size_t)sh_window_bytes(window);
-    if (sh_fd_read_at(store->data, store->data_path, record.at, data, len, &err) != SH_OK) {
-        warn_once(store, err.text);
+    if (!lookup(store, file, window, &record) || !record_get(store, &record, data))
         return SH_STORED_NOT;
-    }
-    sh_digest(data, len, digest);
-    if (memcmp(digest, record.digest, SH_DIGEST_LEN) != 0) {
-        warn_once(store, "bytes on this disk have changed");
-        return SH_STORED_NOT;
-    }
+    memcpy(digest, record.digest, SH_DIGEST_LEN);
     if (record.stamp != store->stamp) return SH_STORED_OLD;
-    atomic_fetch_add_explicit(&store->given, len, memory_order_relaxed);
+    atomic_fetch_add_explicit(&store->given, sh_window_bytes(window), memory_order_relaxed);
     return SH_STORED_NOW;
+}
+
+/* The first of the sorted records that could reach this byte of the file. */
+static size_t sorted_first(const sh_shard_store *store, uint32_t file, uint64_t at)
+{
+    sh_shard_record key = {.file = file};
+    size_t low = 0, high = store->sorted_count;
+    key.window.offset = at > store->span_max ? at - store->span_max : 0;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (by_place(&store->sorted[middle], &key) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* The record that has most of a window; NULL: none has any of it. */
+static const sh_shard_record *most_of(const sh_shard_store *store, uint32_t file,
+                                      const sh_window *want, sh_window_rect *out)
+{
+    const sh_shard_record *best = NULL;
+    uint64_t end = want->offset + span_of(want);
+    for (size_t i = sorted_first(store, file, want->offset); i < store->sorted_count; i++) {
+        const sh_shard_record *r = &store->sorted[i];
+        sh_window_rect rect;
+        if (r->file != file || r->window.offset >= end) break;
+        if (!sh_window_overlap(want, &r->window, &rect)) continue;
+        if (best != NULL && rect.rows * rect.cols <= out->rows * out->cols) continue;
+        best = r;
+        *out = rect;
+    }
+    return best;
+}
+
+bool sh_shard_store_read_part(sh_shard_store *store, uint32_t file, const sh_window *window,
+                              const sh_window_rect *within, void *data, sh_window_rect *out)
+{
+    sh_window want = sh_window_rect_cut(window, within);
+    sh_window_rect rect;
+    sh_shard_record used;
+    const sh_shard_record *record = most_of(store, file, &want, &rect);
+    if (record == NULL || !lookup(store, file, &record->window, &used)) return false;
+    void *bytes = sh_alloc((size_t)sh_window_bytes(&record->window));
+    bool good = record_get(store, record, bytes);
+    *out = (sh_window_rect){within->row + rect.row, rect.rows, within->col + rect.col, rect.cols};
+    if (good)
+        sh_window_rect_copy(window, out, &record->window, bytes,
+                            (char *)data + out->row * window->len + out->col, (size_t)window->len);
+    free(bytes);
+    if (good) atomic_fetch_add_explicit(&store->given, rect.rows * rect.cols, memory_order_relaxed);
+    return good;
 }
 
 /* Adds the line; the lock is held, so that lines do not mix. */

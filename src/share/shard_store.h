@@ -7,6 +7,7 @@
 #ifndef SH_SHARE_SHARD_STORE_H
 #define SH_SHARE_SHARD_STORE_H
 
+#include "share/overlap.h"
 #include "share/shard_journal.h"
 
 typedef struct sh_shard_store sh_shard_store;
@@ -33,6 +34,12 @@ typedef enum {
 /* Reads a window; digest is set unless it is not here. */
 sh_stored sh_shard_store_read(sh_shard_store *store, uint32_t file, const sh_window *window,
                               void *data, uint8_t digest[SH_DIGEST_LEN]);
+
+/* Reads a part of a window that is here within another one, as after another split: the largest
+ * such rectangle that lies within `within`. `data` is for the whole window. False: there is none;
+ * only what was in the store when it was opened is looked at. */
+bool sh_shard_store_read_part(sh_shard_store *store, uint32_t file, const sh_window *window,
+                              const sh_window_rect *within, void *data, sh_window_rect *out);
 
 /* Keeps a window that came from rank 0, if there is space. */
 void sh_shard_store_add(sh_shard_store *store, uint32_t file, const sh_window *window,

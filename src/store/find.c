@@ -17,6 +17,12 @@ static bool is_folder(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
+static bool is_file(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode);
+}
+
 /* Looks for the name in one cache folder; notes in `looked` where it was not found. */
 static char *look_in_cache(const char *cache, const sh_repo_name *name, sh_buf *looked)
 {
@@ -56,6 +62,15 @@ int sh_store_caches(const sh_store_places *places, char *out[SH_STORE_CACHES_MAX
     return count;
 }
 
+/* A file that is here was meant, not a name: GGUF and the like. */
+static void file_refuse(const char *name, sh_err *err)
+{
+    sh_err_set(err, SH_ERR_UNSUPPORTED,
+               "%s is a file; a model is a folder with config.json, tokenizer.json and "
+               "*.safetensors, or a YAML file that names one",
+               name);
+}
+
 sh_status sh_store_find(const char *name, const sh_store_places *places, char **out, sh_err *err)
 {
     sh_repo_name repo;
@@ -73,7 +88,9 @@ sh_status sh_store_find(const char *name, const sh_store_places *places, char **
         if (found == NULL) found = look_in_cache(caches[i], &repo, &looked);
         free(caches[i]);
     }
-    if (found == NULL)
+    if (found == NULL && is_file(name))
+        file_refuse(name, err);
+    else if (found == NULL)
         sh_err_set(err, SH_ERR_NOT_FOUND,
                    "model '%s' not found: no such folder, nor in the Hugging Face cache%s%s%s; "
                    "looked for %s",

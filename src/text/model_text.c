@@ -197,6 +197,11 @@ const sh_tokenizer *sh_model_text_tokenizer(const sh_model_text *text)
     return text->tok;
 }
 
+sh_str sh_model_text_template(const sh_model_text *text, bool with_tools)
+{
+    return text->chat == NULL ? SH_STR("") : sh_chat_template_source(text->chat, with_tools);
+}
+
 bool sh_model_text_has_chat(const sh_model_text *text)
 {
     return text->chat != NULL;

@@ -45,6 +45,9 @@ void sh_model_text_close(sh_model_text *text);
 const sh_tokenizer *sh_model_text_tokenizer(const sh_model_text *text);
 bool sh_model_text_has_chat(const sh_model_text *text);
 
+/* Source of the chat template for requests with or without tools; "" if there is none. */
+sh_str sh_model_text_template(const sh_model_text *text, bool with_tools);
+
 /* config.json's model_type, or "". */
 const char *sh_model_text_type(const sh_model_text *text);
 const sh_output_dialect *sh_model_text_dialect(const sh_model_text *text);

@@ -121,7 +121,8 @@ check "503 with Retry-After while the engine is unavailable" no_engine
 served() {
     local path
     for path in / /health/live /queue /memory /requests/recent /requests/stats /metrics/snapshot /metrics \
-        /openapi.json /docs /docs/docs.js /docs/docs.css /settings /dashboard /dashboard/app.js /dashboard/style.css; do
+        /metrics/history /openapi.json /docs /docs/docs.js /docs/docs.css /settings /dashboard /dashboard/app.js \
+        /dashboard/style.css; do
         gets 200 $path || { echo "$path"; return 1; }
     done
 }

@@ -197,7 +197,7 @@ async function requests(page, server) {
   });
 }
 
-const answerText = (page) => page.locator('.message.assistant .prose').last().textContent();
+const answerText = (page) => page.locator('.message.assistant .body').last().textContent();
 const streaming = async (page) => (await page.locator('.message.streaming').count()) > 0;
 
 // Records the lengths of the growing answer, inside the page so that no step is missed.
@@ -205,7 +205,7 @@ function watchGrowth(page) {
   return page.evaluate(() => {
     window.lengths = new Set();
     new MutationObserver(() => {
-      const text = document.querySelector('.message.assistant.streaming .prose')?.textContent;
+      const text = document.querySelector('.message.assistant.streaming .body > .prose')?.textContent;
       if (text && !text.startsWith('Waiting')) window.lengths.add(text.length);
     }).observe(document.querySelector('.chat-log'), { childList: true, subtree: true });
   });
@@ -240,9 +240,9 @@ async function chat(page) {
     must((await answerText(page)) === cut, 'text came after the stop');
     await page.unroute('**/v1/chat/completions');
   });
-  await check('retry answers again, edit sends another message', async () => {
+  await check('regenerate answers again, edit sends another message', async () => {
     await page.fill('#control-max_tokens', '8');
-    await page.locator('.message.assistant').last().locator('button', { hasText: 'Retry' }).click();
+    await page.locator('.message.assistant').last().locator('button', { hasText: 'Regenerate' }).click();
     await until('it ends', async () => !(await streaming(page)) && !/Stopped/.test(await answerText(page)));
     await page.locator('.message.user').first().locator('button', { hasText: 'Edit' }).click();
     await page.locator('.message.user textarea').fill('Something else');
@@ -256,8 +256,9 @@ async function chat(page) {
     await page.keyboard.press('Enter');
     await until('it ends', async () => (await page.locator('.message.assistant').count()) === 1 && !(await streaming(page)));
     await page.reload();
-    const names = await page.locator('.chat-name').allTextContents();
-    must(names.length === 2 && names[0] === 'The second one' && names[1] === 'Something else', names.join());
+    const names = () => page.locator('.chat-name .name').allTextContents();
+    await until('both', async () => (await names()).length === 2);
+    must((await names()).join() === 'The second one,Tell me a story.', (await names()).join());
   });
   await check('probabilities are shown on hover and by key', async () => {
     await page.locator('.chat-settings summary').click();
@@ -289,7 +290,7 @@ async function toolCalls(page) {
     await page.keyboard.press('Enter');
     await page.locator('.tool-result textarea').fill('{"temperature": 21, "sky": "clear"}');
     must(/get_weather.*Paris/s.test(await text(page, '.tool-call')), await text(page, '.tool-call'));
-    await page.locator('.tool-result button').click();
+    await page.locator('.tool-result > button').click();
     await until('the answer', async () => (await page.locator('.message').count()) === 4 && !(await streaming(page)));
     must((await page.locator('.message .error-box').count()) === 0, await answerText(page));
     must((await answerText(page)).length > 5, await answerText(page));
@@ -313,17 +314,18 @@ async function hostileText(page) {
     await page.locator('.reasoning summary').click();
     must((await page.locator('.chat-log img, .chat-log script, .chat-log b, .chat-log a[href^="javascript"]').count()) === 0, 'text became markup');
     must((await answerText(page)).includes('<img src=x onerror='), 'the text is not shown');
-    must((await page.locator('.message.assistant > .prose > p strong').count()) === 1, 'markdown is not shown');
+    must((await page.locator('.message.assistant > .body > .prose > p strong').count()) === 1, 'markdown is not shown');
     must((await page.evaluate(() => window.hacked)) === undefined, 'a script ran');
     await page.unroute('**/v1/chat/completions');
   });
   await check('an error of the API is shown as text', async () => {
     await page.route('**/v1/chat/completions', (route) => route.fulfill({ status: 400, contentType: 'application/json',
       body: JSON.stringify({ error: { message: hostile } }) }));
-    await page.locator('.message button', { hasText: 'Retry' }).click();
+    await page.locator('.message button', { hasText: 'Regenerate' }).click();
     await until('the error', () => page.locator('.message .error-box').isVisible());
     must((await text(page, '.message .error-box')) === hostile, 'not as it came');
     await page.unroute('**/v1/chat/completions');
+    await page.locator('.chat-list li').first().hover();
     await page.locator('.chat-list li').first().locator('button').last().click();
   });
 }

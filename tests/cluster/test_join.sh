@@ -144,6 +144,12 @@ check "one with the node id of another makes itself a new one, and says so" \
 check "and comes in" within $((30 * slow)) group 1 5 ''
 kill -TERM "${pid[c]}" "${pid[d]}"
 check "they leave as they came" within $((20 * slow)) group 1 3 ''
+kill -TERM "${pid[one]}"
+waiting() { has a.log 'waits for the next one' && has b.log 'waits for the next one'; }
+check "machines that joined outlive the server" within $((20 * slow)) waiting
+within 20 not kill -0 "${pid[one]}"
+server one 1 --min-ranks 3
+check "and come to the next one with their token by themselves" within $((60 * slow)) group 1 3 ''
 kill -TERM "${pid[one]}" "${pid[a]}" "${pid[b]}"
 ended() { not kill -0 "${pid[one]}" && not kill -0 "${pid[a]}" && not kill -0 "${pid[b]}"; }
 check "all end together" within 20 ended

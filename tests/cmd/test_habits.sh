@@ -33,13 +33,15 @@ grouped() {
 check "help has sections; what is internal shows with --all" grouped
 meant() {
     refuses 2 "did you mean --port" "$shoal" serve --prot 1 && refuses 2 "did you mean serve" "$shoal" sevre &&
+        refuses 2 "flags come after a command" "$shoal" --port 1 &&
         refuses 2 "did you mean serve" "$shoal" help sevre && refuses 2 "did you mean detect" "$shoal" hosts detct
 }
 check "what was mistyped is guessed" meant
 mkdir empty
 no_model() {
     refuses 1 "empty is not a model: a model is a folder with config.json" "$shoal" serve --model "$PWD/empty" &&
-        refuses 1 "nowhere: there is no such folder" "$shoal" info --model "$PWD/nowhere"
+        refuses 1 "nowhere: there is no such folder" "$shoal" info --model "$PWD/nowhere" && touch x.gguf &&
+        refuses 1 "x.gguf is a file; a model is a folder" "$shoal" serve --model x.gguf
 }
 check "a folder without a model is named as such" no_model
 colors() { # in a terminal there is colour, unless NO_COLOR is set
@@ -81,7 +83,9 @@ export API_PORT=$port SHOAL_STATE=$work/state MODEL_DIR=$root/models/demo
 part() { # NAME, of the running cluster
     pgrep -x "$1" -P "$(ps -o ppid= -p "$(jq '.ranks[0].pid' "$work/state/launch.json")" | tr -d ' ')"
 }
-start() { exits 0 tree/launch.sh start --cwd "$work/runs" --continuous-batching || { cat out err; return 1; }; }
+start() { # [--detect]
+    exits 0 tree/launch.sh start "$@" --cwd "$work/runs" --continuous-batching || { cat out err; return 1; }
+}
 found() {
     echo '[{"ssh": "localhost", "ips": ["127.0.0.1"]}]' >tree/hosts.json
     start && grep -q "the hosts of hosts.json" out && grep -q "^1 rank is ready" err &&
@@ -111,15 +115,27 @@ check "a taken port is named, with advice" taken
 check "hosts clean refuses while a rank runs" refuses 1 "stop the cluster first" "$shoal" hosts clean
 replaced() {
     local old; old=$(part shoal-api)
-    start && [ "$(part shoal-api)" != "$old" ] && not kill -0 "$old" 2>/dev/null
+    rm tree/hosts.json
+    WORKER_SSH=localhost start --detect && grep -q '"ssh": "localhost"' tree/hosts.json &&
+        [ "$(part shoal-api)" != "$old" ] && not kill -0 "$old" 2>/dev/null
 }
-check "launch.sh start replaces a running cluster" replaced
+check "launch.sh start --detect writes hosts.json, and replaces a running cluster" replaced
 lost() {
     local api; api=$(part shoal-api)
     rm -rf state
     exits 0 "$shoal" stop && grep -q "its files in .* were gone" out && not kill -0 "$api" 2>/dev/null
 }
 check "stop finds a cluster whose state folder is lost" lost
+defined() { # the token for the hub goes to ranks that read from there
+    printf 'name: tiny\ncontext_size: 256\nparameters:\n  model: %s\n' "$root/models/demo" >tiny.yaml
+    exits 0 env HF_TOKEN=hf_x "$shoal" launch --detach --ranks 1 --model tiny.yaml --shares-from hub ||
+        { cat err; return 1; }
+    curl -s "http://127.0.0.1:$port/v1/models" | grep -q '"id":"tiny"' &&
+        grep -q "HF_TOKEN='hf_x'" state/settings.env &&
+        exits 0 "$shoal" restart && grep -q "renewed: the rank is ready" out && exits 0 "$shoal" stop &&
+        exits 0 env HF_TOKEN=hf_x "$shoal" launch --prepare --ranks 1 --model tiny.yaml && not grep -rq hf_x state
+}
+check "launch takes a model in YAML, and hands the token for the hub to ranks that need it" defined
 mkdir -p state/bin && chmod 700 state && echo x >state/bin/shoal-0 && echo t >state/token
 cleaned() { exits 0 "$shoal" hosts clean && [ ! -e state/bin ] && [ -e state/token ]; }
 check "hosts clean removes programs and keeps the token" cleaned

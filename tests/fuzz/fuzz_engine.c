@@ -63,6 +63,8 @@ static void try_plan(sh_str bytes)
     sh_span spans[4];
     if (plan->kind == SH_STEP_RUN && sh_batch_state_apply(state, plan, spans, &err) == SH_OK)
         SH_ASSERT(plan->token_count <= room.tokens);
+    if (sh_step_masks_unpack(bytes, plan, &err) == SH_OK)
+        SH_ASSERT(bytes.len == sh_step_masks_bytes(plan));
     sh_batch_state_free(state);
     sh_buf_reset(&again);
 }

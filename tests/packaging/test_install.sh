@@ -17,11 +17,12 @@ complete_tree() {
         usr/share/man/man1/shoal-serve.1 usr/share/doc/shoal/README.md usr/share/doc/shoal/docs/install.md \
         usr/share/doc/shoal/examples/kubernetes.yaml usr/lib/systemd/system/shoal.service \
         usr/lib/systemd/system/shoal-worker.service usr/share/bash-completion/completions/shoal \
+        usr/lib/libshoal.so usr/lib/libshoal.so.0 usr/lib/libshoal.a usr/include/shoal.h \
         usr/share/zsh/site-functions/_shoal usr/share/fish/vendor_completions.d/shoal.fish; do
         [ -s "to/$file" ] || { echo "no $file"; return 1; }
     done
     [ "$(stat -c %a to/etc/shoal/server.env to/etc/shoal/worker.env | sort -u)" = 600 ] || { echo "mode"; return 1; }
-    ! grep -rn '@[a-z]*dir@' to/usr/lib to/etc
+    grep -q '^Version: [0-9]' to/usr/lib/pkgconfig/shoal.pc && ! grep -rnI '@[a-z]*@' to/usr/lib to/etc
 }
 check "everything is there; settings, which hold secrets, are for root alone" complete_tree
 

@@ -71,12 +71,25 @@ const context = (v) => (v > 0 ? tokens(v) : 'up to the context');
 const tokens = (v) => `${count(v)} tokens`;
 const s = (v) => `${v} s`;
 
+const parameters = (w) => (w.active_parameters < w.parameters ? `${count(w.parameters)}, ${count(w.active_parameters)} for a token` : count(w.parameters));
+
+// What a request gets that leaves it open; neutral values are not worth a word.
+function sampling(d) {
+  if (!d) return undefined;
+  const words = [`temperature ${d.temperature}`];
+  if (d.top_p < 1) words.push(`top p ${d.top_p}`);
+  if (d.top_k > 0) words.push(`top k ${d.top_k}`);
+  if (d.min_p > 0) words.push(`min p ${d.min_p}`);
+  if (d.repetition_penalty !== 1) words.push(`repetition penalty ${d.repetition_penalty}`);
+  return words.join(', ');
+}
+
 // Labels for the settings of the API.
 const SETTINGS = {
   host: ['Address'], port: ['Port'], tls: ['TLS'], api_keys: ['API keys', (v) => (v > 0 ? count(v) : 'none')], cors: ['CORS'],
   allowed_hosts: ['Allowed host names'],
   access_log: ['Access log'], request_log: ['Request log'], log_prompts: ['Prompts in the log'],
-  max_tokens: ['Default length of an answer', context], max_tokens_hard: ['Longest answer', context],
+  max_tokens: ['Default max_tokens', context], max_tokens_hard: ['Largest max_tokens', context],
   timeout_s: ['Time limit of a request', limit(s)], grace_s: ['Grace period when stopping', s],
   connections_max: ['Connections', count], peer_connections_max: ['Connections per address', (v) => (v > 0 ? count(v) : 'automatic')],
   bodies_bytes_max: ['All bodies together', bytes], header_bytes_max: ['Largest header', bytes], body_bytes_max: ['Largest body', bytes],
@@ -108,19 +121,33 @@ export class About {
   }
 
   drawModel(info, health) {
-    const e = this.engine ?? {}, weights = (e.ranks ?? []).reduce((sum, r) => sum + (r.memory?.weights ?? 0), 0);
+    const e = this.engine ?? {}, w = info.weights ?? {}, weights = (e.ranks ?? []).reduce((sum, r) => sum + (r.memory?.weights ?? 0), 0);
     this.model.replaceChildren(h('p', { class: 'model-name' }, info.id ?? 'unnamed'), facts([
       ['Family', info.model_type], ['Folder', h('code', null, info.model_dir ?? '')],
       ['Tasks', info.tasks?.join(', ')], ['Context', `${count(info.max_context_length)} tokens`],
-      ['Parameters', info.parameters > 0 ? count(info.parameters) : undefined],
-      ['Weights', bytes(weights > 0 ? weights : e.memory?.weights)],
+      ['Parameters', w.parameters > 0 ? parameters(w) : undefined], ['Quantization', w.quantization],
+      ['Size on disk', w.bytes > 0 ? `${bytes(w.bytes)}, ${w.format}` : undefined],
+      ['Weights in memory', bytes(weights > 0 ? weights : e.memory?.weights)],
       ['Draft model', e.draft_model ? `${e.draft_model.name}, ${bytes(e.draft_model.weights)} and ${bytes(e.draft_model.kv)} of KV` : undefined],
-      ['KV cache', e.kv ? `${count(e.kv.blocks)} blocks of ${e.kv.block_tokens} tokens` : undefined],
+      ['KV cache', e.kv ? `${count(e.kv.blocks * e.kv.block_tokens)} tokens, in ${count(e.kv.blocks)} blocks` : undefined],
+      ['KV per token', w.kv_token_bytes > 0 ? bytes(w.kv_token_bytes) : undefined],
+      ['Tool calls', info.tool_parser], ['Reasoning', info.reasoning_parser], ['Sampling', sampling(info.defaults)],
       ['Ranks', e.world_size], ['Stages', e.stages], ['Backend', info.backend],
       ['Layers', e.ranks?.length > 0 ? Math.max(...e.ranks.map((r) => r.layers?.[1] ?? 0)) : undefined],
       ['Shoal', health.version], ['API uptime', duration(health.uptime_s)],
       ['Machine memory', info.memory ? `${fixed(info.memory.limit_gb)} GiB, ${fixed(info.memory.headroom_gb)} free` : undefined],
-    ]));
+    ]), ...(info.chat_template ? [this.template()] : []));
+  }
+
+  // Fetched when it is opened: some are long.
+  template() {
+    const code = h('code'), details = h('details', { id: 'template' }, h('summary', null, 'Chat template'),
+      h('div', { class: 'code' }, h('pre', { tabindex: 0, 'aria-label': 'Chat template' }, code), copyButton(() => code.textContent)));
+    details.addEventListener('toggle', async () => {
+      if (!details.open || code.textContent !== '') return;
+      try { code.textContent = (await askJson('/model/template')).template; } catch (error) { code.textContent = error.message; }
+    });
+    return details;
   }
 
   drawSettings(settings) {

@@ -1,7 +1,7 @@
 // The page: views, theme, key, keyboard, and the snapshots, which are passed on to all views.
 import { h, button, byId, setText } from './dom.js';
-import { clock, duration, fixed } from './format.js';
-import { Feed, apiKey, setApiKey } from './feed.js';
+import { clock, duration, rate, since } from './format.js';
+import { Feed, apiKey, askJson, setApiKey } from './feed.js';
 import { History } from './history.js';
 import { Cluster } from './cluster.js';
 import { Ranks } from './ranks.js';
@@ -9,28 +9,41 @@ import { Live } from './live.js';
 import { Requests } from './requests.js';
 import { About } from './about.js';
 import { Models } from './models.js';
+import { Operate } from './operate.js';
+import { Store } from './store.js';
 import { Chat } from './chat.js';
 
 const VIEWS = ['overview', 'chat', 'requests', 'model'];
 const BACK_MS = 8000, SILENT_MS = 5000;
 const THEMES = ['auto', 'dark', 'light'];
 const STATES = { healthy: ['live', 'good'], degraded: ['degraded', 'warn'], starting: ['starting', 'warn'], engine_lost: ['model unavailable', 'bad'],
-  stopping: ['stopping', 'warn'] };
+  stopping: ['stopping', 'warn'], draining: ['draining', 'warn'] };
+
+// How far each rank is with loading, from the API's reason, where it comes after a semicolon: "...; rank 1: 34 % of 3.5 GB".
+function loadingRanks(detail) {
+  const text = detail?.split('; ')[1] ?? '';
+  return new Map([...text.matchAll(/rank (\d+): ((\d+) %.*?)(?=, rank \d+:|$)/g)]
+    .map(([, rank, words, percent]) => [Number(rank), { loaded: Number(percent) / 100, loadText: words }]));
+}
 
 class Page {
   constructor() {
     this.history = new History();
-    this.cluster = new Cluster();
+    this.operate = new Operate(() => this.askKey());
+    this.cluster = new Cluster(this.operate.button, this.operate.notice);
     this.ranks = new Ranks();
     this.live = new Live();
     this.requests = new Requests();
     this.about = new About();
     this.models = new Models();
+    this.store = new Store();
     this.chat = new Chat(() => this.askKey(), this.models);
     byId('view-overview').append(this.cluster.el, this.live.el, this.ranks.el);
     byId('view-chat').append(this.chat.el);
     byId('view-requests').append(this.requests.el);
-    byId('view-model').append(this.models.el, this.about.el);
+    this.live.onmodel = (name) => { this.model = name; this.showModel(); };
+    this.ranksNow = [];
+    byId('view-model').append(this.models.el, this.about.el, this.store.el);
     this.lost = new Set();
     this.back = new Map(); // rank -> when it returned
     this.pids = new Map();
@@ -72,11 +85,12 @@ class Page {
     if (number >= 1 && number <= VIEWS.length) location.hash = VIEWS[number - 1];
     else if (event.key === 't') this.nextTheme();
     else if (event.key === '?') byId('help').showModal();
-    else if (event.key === '/' || event.key === 'n') {
+    else if (event.key === '/' || event.key === 'n' || event.key === 'f') {
       event.preventDefault();
       location.hash = 'chat';
       this.show();
       if (event.key === 'n') this.chat.fresh();
+      else if (event.key === 'f') this.chat.find();
       else this.chat.input.focus();
     }
   }
@@ -126,7 +140,7 @@ class Page {
     if (state === 'lost') this.requests.note(`The API does not respond: ${why}`, 'bad');
     if (state === 'live' && this.line === 'lost') this.requests.note('The API responds again', 'good');
     this.line = state;
-    if (state === 'live') { this.requests.total = -1; this.loadAbout(); }
+    if (state === 'live') { this.requests.total = -1; this.shown = undefined; this.loadAbout(); }
     this.status(why);
     this.redraw();
   }
@@ -144,10 +158,14 @@ class Page {
     else if (this.line === 'live' && this.now?.engine?.ready === false) message = this.lossText();
     else if (this.line === 'live' && this.now?.engine != null && this.seen - this.reported > SILENT_MS)
       message = `The engine has not reported since ${clock(this.reported)}.`;
-    else if (this.line === 'live' && this.now?.status === 'engine_lost') message = `The engine is gone and is being restarted. ${this.heldText()}`;
+    else if (this.line === 'live' && this.now?.status === 'engine_lost') message = `The model is unavailable: its engine is being restarted. ${this.heldText()}`;
     else if (this.line === 'live' && this.now?.status === 'starting') message = `The engine is starting.${this.loadText()}`;
     else if (this.line === 'live' && this.now?.engine?.missing?.length > 0) message = this.missingText();
+    else if (this.line === 'live' && this.now?.status === 'draining')
+      message = `The server is being drained: it takes no new requests.${this.now.requests_running > 0 ? ` ${this.now.requests_running} still running.` : ''}`;
+    const mild = this.line === 'live' && this.now?.engine?.ready !== false && this.now?.status !== 'engine_lost';
     banner.hidden = message === '';
+    banner.className = mild ? 'warn' : '';
     setText(banner, message);
     document.body.classList.toggle('offline', this.line !== 'live');
   }
@@ -158,82 +176,110 @@ class Page {
   }
 
   missingText() {
-    const missing = this.now.engine.missing;
-    return `Running without rank${missing.length === 1 ? '' : 's'} ${missing.join(', ')}, until ${missing.length === 1 ? 'it is' : 'they are'} back.`;
+    const absent = this.now.absent ?? [];
+    const names = absent.map((r) => `rank ${r.rank}${r.host ? ` on ${r.host}` : ''}, lost ${since(r.since * 1000, this.history.time)}`);
+    return `Running without ${names.join('; ')}.`;
   }
 
   lossText() {
     const lost = this.now.engine.lost ?? '';
     if (lost.startsWith('the group re-forms')) return `${lost[0].toUpperCase()}${lost.slice(1)}. Answers go on in a moment.`;
-    const names = [...this.lost].map((rank) => `rank ${rank}`).join(', ');
-    return `${names === '' ? 'The group is re-forming' : `Lost: ${names}`}. ${this.heldText()}`;
+    const names = (this.now.absent ?? []).map((r) => `rank ${r.rank}${r.host ? ` on ${r.host}` : ''} since ${clock(r.since * 1000)}`);
+    return `${names.length === 0 ? 'The group is re-forming' : `Lost: ${names.join(', ')}`}. ${this.heldText()}`;
   }
 
   heldText() {
     const held = this.now?.requests_held ?? 0;
-    return held === 0 ? 'Requests wait until all ranks are back.'
-      : `${held} ${held === 1 ? 'answer goes' : 'answers go'} on when all ranks are back.`;
+    return held === 0 ? 'Requests wait until all ranks have recovered.'
+      : `${held} ${held === 1 ? 'answer goes' : 'answers go'} on when all ranks have recovered.`;
   }
 
-  // Without an engine no rank is online. When the group is lost, the engine's error text names the rank; if it does
-  // not, all ranks but rank 0, which is the engine itself, count as lost.
+  // The ranks of the last report, and those that the server misses or that load.
+  listRanks() {
+    const ranks = new Map((this.engine?.ranks ?? []).map((r) => [r.rank, { ...r }]));
+    const add = (rank, more) => ranks.set(rank, { ...(ranks.get(rank) ?? { rank }), ...more });
+    for (const r of this.now.absent ?? []) add(r.rank, { since: r.since * 1000, host: r.host ?? ranks.get(r.rank)?.host });
+    for (const [rank, load] of loadingRanks(this.now.detail)) add(rank, load);
+    return [...ranks.values()].sort((a, b) => a.rank - b.rank);
+  }
+
   alive(rank) {
-    const engine = this.now?.engine;
-    if (this.line !== 'live' || engine === null || engine === undefined) return false;
-    if (engine.ready !== false) return true;
-    const named = /\brank (\d+)/.exec(engine.lost ?? '');
-    return named === null ? rank.rank === 0 : rank.rank !== Number(named[1]);
+    return this.line === 'live' && rank.since === undefined && rank.loaded === undefined;
+  }
+
+  // The figures of the model that was chosen, else of the one that the snapshot is about.
+  async showModel() {
+    const names = (this.now?.models ?? []).filter((m) => m.now !== null).map((m) => m.name);
+    const name = names.includes(this.model) ? this.model : this.now?.model;
+    this.live.choose(names, name);
+    if (name === this.shown || !name) return;
+    this.shown = name;
+    this.history.clear();
+    try {
+      const history = await askJson(`/metrics/history?model=${encodeURIComponent(name)}`);
+      if (name === this.shown) this.history.load(history);
+    } catch { this.shown = undefined; /* the next snapshot tries again */ }
+    this.redraw();
   }
 
   snapshot(s) {
     this.now = s;
     this.seen = Date.now();
-    this.history.add(this.seen, s);
+    this.showModel();
+    this.history.add(s, this.shown);
     if (s.engine?.uptime_s !== this.engine?.uptime_s) this.reported = this.seen;
     if (s.engine?.ranks?.length > 0) this.engine = s.engine;
+    this.ranksNow = this.listRanks();
     this.watchRanks();
     this.status('');
     setText(byId('model-name'), s.model ?? 'no model yet');
-    setText(byId('rate'), `${fixed(this.history.last('tokens') ?? 0)} tok/s`);
+    byId('model-name').title = s.model ?? '';
+    setText(byId('rate'), rate(this.history.last('generated_tokens_per_s') || 0));
     setText(byId('uptime'), `up ${duration(s.uptime_s)}`);
     this.models.update(s.models ?? [], s.model);
+    this.operate.update(s, this.engine?.ranks ?? []);
     this.requests.update(s);
     this.redraw();
   }
 
   // A rank can be lost and come back between two snapshots: then its process id has changed.
   watchRanks() {
-    for (const rank of this.engine?.ranks ?? []) {
+    for (const rank of this.ranksNow) {
       const online = this.alive(rank), was = !this.lost.has(rank.rank), name = `Rank ${rank.rank}`;
       const other = this.pids.has(rank.rank) && this.pids.get(rank.rank) !== rank.pid;
       if (online && (!was || other)) this.back.set(rank.rank, Date.now());
       if (online && other && was) this.requests.note(`${name} was lost and has recovered`, 'warn');
       else if (online !== was) this.requests.note(online ? `${name} recovered` : `${name} was lost`, online ? 'good' : 'bad');
       if (online) this.lost.delete(rank.rank); else this.lost.add(rank.rank);
-      if (online) this.pids.set(rank.rank, rank.pid);
+      if (online && rank.pid !== undefined) this.pids.set(rank.rank, rank.pid);
     }
   }
 
-  // 'online', 'lost', 'back' for a while after its return, or 'unknown' while the API does not respond.
+  // 'online', 'loading', 'lost', 'back' for a while after its return, or 'unknown' while the API does not respond.
   stateOf(rank) {
     if (this.line !== 'live') return 'unknown';
+    if (rank.loaded !== undefined) return 'loading';
     if (!this.alive(rank)) return 'lost';
     return Date.now() - (this.back.get(rank.rank) ?? 0) < BACK_MS ? 'back' : 'online';
   }
 
   redraw() {
     if (this.view !== 'overview' || document.hidden) return;
-    const engine = this.engine, before = this.history.before;
+    const engine = { ...this.engine, ranks: this.ranksNow }, before = this.history.before;
+    const main = this.shown === this.now?.model ? this.engine : undefined;
     const state = (rank) => this.stateOf(rank);
     const zero = engine?.ranks?.[0] ?? {};
     const perToken = zero.tokens > 0 ? zero.collective_bytes / zero.tokens : NaN;
-    this.cluster.update(engine, state, perToken, this.history.last('tokens') > 0);
-    this.live.update(this.history, engine);
-    this.ranks.update(engine, before?.snapshot.engine, state);
+    this.cluster.update(engine, state, perToken, this.history.last('generated_tokens_per_s') > 0);
+    this.live.update(this.history, main, this.now?.history);
+    this.ranks.update(engine, before?.snapshot.engine, state, this.history.time);
   }
 
   async loadAbout() {
-    try { await this.about.load(this.engine ?? this.now?.engine); } catch { /* loaded again with the next connection */ }
+    try {
+      await this.about.load(this.engine ?? this.now?.engine);
+      await this.store.load();
+    } catch { /* loaded again with the next connection */ }
   }
 }
 

@@ -1,12 +1,15 @@
 // The group as a drawing: a box for each rank with its share of the model, a line for each link with its measured
 // latency and bandwidth. A table has the same figures.
 import { h, svg, setText, setClass } from './dom.js';
-import { bytes, digits3, fixed, percent } from './format.js';
+import { bytes, clock, digits3, fixed, percent } from './format.js';
 
-const NODE_W = 208, NODE_H = 92, GAP = 150, ROW = NODE_H + 64, DETOUR = 44, TOP = 62;
+const NODE_W = 208, NODE_H = 110, GAP = 150, ROW = NODE_H + 64, DETOUR = 44, TOP = 72;
+const SIDE = 12, SIDES_MAX = 3; // detours beside a column
+const KINDS = { rdma: 'RDMA', tcp: 'TCP', shm: 'shared memory', mpi: 'MPI' };
 
+// Labels are at the left of the lines, and links between ranks that are not neighbours at the right of the column.
 function placeColumn(ranks, width) {
-  return { kind: 'column', spots: ranks.map((_, i) => ({ x: width / 2, y: TOP + i * ROW })), height: ranks.length * ROW - 34 };
+  return { kind: 'column', spots: ranks.map((_, i) => ({ x: width / 2 - (ranks.length > 2 ? SIDE : 0), y: TOP + i * ROW })), height: ranks.length * ROW - 34 };
 }
 
 // Links between ranks that are not neighbours run below the row.
@@ -36,7 +39,7 @@ function placeRing(ranks, width) {
 function place(ranks, links, width) {
   const n = ranks.length, stages = 1 + Math.max(0, ...ranks.map((r) => r.stage ?? 0));
   if (n === 1 || width < 520) return placeColumn(ranks, width);
-  if (stages > 1 && stages * (NODE_W + 60) <= width) return placeStages(ranks, width, stages);
+  if (stages > 1 && stages * (NODE_W + 60) <= width && ranks.every((r) => r.stage !== undefined)) return placeStages(ranks, width, stages);
   if (stages === 1 && n <= 4 && n * (NODE_W + 60) <= width)
     return placeRow(ranks, width, links.filter((l) => Math.abs(l.a - l.b) > 1).length);
   return placeRing(ranks, width);
@@ -53,8 +56,8 @@ export function roleOf(rank) {
   return rank.rank === 0 ? 'coordinates, samples, serves' : 'computes';
 }
 
-// The RDMA devices of a rank, from the links that it has.
-export function devicesOf(rank, links) {
+// The RDMA devices of a rank, from the links that the engine reports.
+export function devicesOf(rank, links = []) {
   const names = links.flatMap((l) => (l.a === rank.rank ? [l.a_device] : l.b === rank.rank ? [l.b_device] : []));
   return [...new Set(names.filter(Boolean))].join(', ');
 }
@@ -64,11 +67,18 @@ export function rdmaNote(links) {
   const speeds = links.filter((l) => l.kind === 'rdma').map((l) => l.bandwidth_gb_s || 0);
   if (speeds.length === 0) return '';
   const which = speeds.length === links.length ? 'RDMA' : `RDMA on ${speeds.length} of ${links.length} links`;
-  return ` · ${which}, up to ${digits3(Math.max(...speeds))} GB/s`;
+  return ` · ${which}, peak ${digits3(Math.max(...speeds))} GB/s`;
+}
+
+const kindOf = (link) => KINDS[link.kind] ?? (link.kind || 'link');
+
+function linkDevices(link) {
+  if (!link.a_device) return '';
+  return link.a_device === link.b_device ? link.a_device : `${link.a_device} – ${link.b_device}`;
 }
 
 function linkWords(link) {
-  const parts = [link.kind || 'link'];
+  const parts = [kindOf(link)];
   if (link.latency_us > 0) parts.push(`${digits3(link.latency_us)} µs`);
   if (link.bandwidth_gb_s > 0) parts.push(`${digits3(link.bandwidth_gb_s)} GB/s`);
   return parts;
@@ -79,7 +89,7 @@ function linksOf(engine) {
   const ranks = engine.ranks ?? [], at = (number) => ranks.findIndex((r) => r.rank === number);
   const measured = (engine.links ?? []).map((l) => ({ ...l, a: at(l.a), b: at(l.b) }));
   if (measured.length > 0) return measured.filter((l) => l.a >= 0 && l.b >= 0);
-  const joined = ranks.map((_, i) => ({ a: i, b: (i + 1) % ranks.length, kind: 'not measured' }));
+  const joined = ranks.map((_, i) => ({ a: i, b: (i + 1) % ranks.length, kind: ' ' })); // not measured
   return ranks.length > 2 ? joined : joined.slice(0, ranks.length - 1);
 }
 
@@ -89,49 +99,59 @@ function balanceNote({ imbalance }) {
   return ` · imbalance ${fixed(imbalance.ratio, 2)}, rank ${imbalance.rank} is slowest`;
 }
 
+// Cuts a text of the drawing to a width; the whole of it is in the title of its box.
+function fitText(el, text, width) {
+  setText(el, text);
+  const length = el.getComputedTextLength();
+  if (length > width) setText(el, `${text.slice(0, Math.max(1, Math.floor((text.length * width) / length) - 1))}…`);
+}
+
 export class Cluster {
-  constructor() {
+  // tools: a button for its header; notice: a line below it.
+  constructor(tools, notice) {
     this.svg = svg('svg', { class: 'cluster', role: 'img', 'aria-label': 'Ranks of the group and links between them' });
     this.empty = h('p', { class: 'empty' }, 'Waiting for the engine to report its ranks…');
     this.table = h('tbody');
     this.note = h('span', { class: 'soft' });
-    this.details = h('details', { hidden: true }, h('summary', null, 'Links as a table'),
+    this.details = h('details', { hidden: true }, h('summary', null, 'Show as table'),
       h('div', { class: 'scroll short' }, h('table', null, h('thead', null, h('tr', null,
         ['Between', 'Kind', 'Devices', 'Latency', 'Bandwidth'].map((t) => h('th', { scope: 'col' }, t)))), this.table)));
     this.el = h('section', { class: 'card wide', 'aria-labelledby': 'cluster-title', id: 'cluster' },
-      h('header', null, h('h2', { id: 'cluster-title' }, 'Group'), this.note),
-      this.svg, this.empty, this.details);
+      h('header', null, h('h2', { id: 'cluster-title' }, 'Group'), h('span', { class: 'header-tools' }, this.note, tools)),
+      notice, this.svg, this.empty, this.details);
     this.signature = '';
     this.nodes = [];
     new ResizeObserver(() => this.layout()).observe(this.svg);
   }
 
-  // state(rank) is 'online', 'lost', 'back' or 'unknown'; traffic is what a rank sends for each token, in bytes.
+  // state(rank) is 'online', 'loading', 'lost', 'back' or 'unknown'; traffic is what a rank sends for each token, in
+  // bytes. Lost ranks have `since`, loading ones `loaded` and `loadText`.
   update(engine, state, traffic, flowing) {
     const ranks = engine?.ranks ?? [];
     this.empty.hidden = ranks.length > 0;
     this.svg.toggleAttribute('hidden', ranks.length === 0);
     if (ranks.length === 0) return;
-    Object.assign(this, { ranks, links: linksOf(engine), traffic });
+    Object.assign(this, { ranks, links: linksOf(engine), reported: engine.links, traffic });
     const signature = JSON.stringify([ranks.map((r) => [r.rank, r.stage, r.host, r.layers, r.heads]),
       this.links.map((l) => [l.a, l.b])]);
     this.fresh = () => this.refresh(state, flowing);
     if (signature !== this.signature) { this.signature = signature; this.layout(); }
     else this.fresh();
-    this.summarize(engine, (rank) => state(rank) !== 'lost');
+    this.summarize(engine, (rank) => state(rank) !== 'lost' && state(rank) !== 'loading', state);
   }
 
-  summarize(engine, alive) {
+  summarize(engine, alive, state) {
     const online = this.ranks.filter(alive).length, n = this.ranks.length;
+    const loading = this.ranks.some((rank) => state(rank) === 'loading');
     const hosts = new Set(this.ranks.map((r) => r.host).filter(Boolean)).size;
     const stages = engine.stages > 1 ? `, ${engine.stages} stages` : '';
     const traffic = n > 2 && this.traffic > 0 ? ` · ${bytes(this.traffic)} per token and rank` : '';
     const on = hosts > 0 ? ` on ${hosts} host${hosts === 1 ? '' : 's'}` : '';
     const rdma = rdmaNote(this.links), balance = balanceNote(engine);
     setText(this.note, online === n ? `${n} rank${n === 1 ? '' : 's'}${on}${stages}${rdma}${traffic}${balance}` : `${online} of ${n} ranks online`);
-    setClass(this.note, online === n ? 'soft' : 'bad-text');
+    setClass(this.note, online === n ? 'soft' : loading ? 'warn-text' : 'bad-text');
     this.svg.setAttribute('aria-label', this.ranks.map((r) =>
-      `rank ${r.rank} ${r.host ?? ''} is ${alive(r) ? 'online' : 'lost'}`).join(', '));
+      `rank ${r.rank} ${r.host ?? ''} is ${state(r) === 'back' ? 'online' : state(r)}`).join(', '));
   }
 
   layout() {
@@ -144,7 +164,9 @@ export class Cluster {
     this.lines = this.links.map((link) => this.line(link, kind, spots));
     this.nodes = this.ranks.map((rank, i) => this.node(rank, spots[i]));
     this.svg.replaceChildren(...this.lines.map((l) => l.el), ...this.nodes.map((n) => n.el));
-    if (kind === 'ring') this.details.open = true; // the ring has no space for labels
+    // A ring, and lines beside a column, have no space for labels.
+    const bare = kind === 'ring' || (kind === 'column' && this.detours > 0);
+    if (bare !== this.bare) this.bare = this.details.open = bare; // later the user decides
     this.fresh();
   }
 
@@ -152,58 +174,67 @@ export class Cluster {
   line(link, kind, spots) {
     const a = spots[link.a], b = spots[link.b], [ra, rb] = [this.ranks[link.a], this.ranks[link.b]];
     const step = Math.abs(link.a - link.b), apart = step > 1 && !(kind === 'ring' && step === spots.length - 1);
-    const dip = kind === 'row' && apart ? NODE_H / 2 + 24 + DETOUR * this.detours++ : 0;
-    const path = svg('path', { d: dip > 0
-      ? `M${a.x + 8 * this.detours} ${a.y}V${a.y + dip}H${b.x - 8 * this.detours}V${b.y}` : `M${a.x} ${a.y}L${b.x} ${b.y}` });
-    const el = svg('g', { visibility: kind === 'column' && apart ? 'hidden' : null }, path, svg('title'));
+    const around = apart && (kind === 'row' || kind === 'column') ? ++this.detours : 0;
+    const dip = around > 0 && kind === 'row' ? NODE_H / 2 + 24 + DETOUR * (around - 1) : 0;
+    const side = a.x + NODE_W / 2 + SIDE * around;
+    const path = svg('path', { d: around === 0 ? `M${a.x} ${a.y}L${b.x} ${b.y}`
+      : dip > 0 ? `M${a.x + 8 * around} ${a.y}V${a.y + dip}H${b.x - 8 * around}V${b.y}`
+        : `M${a.x} ${a.y + 6 * around}H${side}V${b.y - 6 * around}H${b.x}` });
+    const el = svg('g', { visibility: kind === 'column' && around > SIDES_MAX ? 'hidden' : null }, path, svg('title'));
     const words = [svg('text', { class: 'link-kind' }), svg('text'), svg('text', { class: 'soft' })];
     const labelled = kind === 'stages' ? ra.stage === rb.stage || ra.tensor_rank === rb.tensor_rank : kind !== 'ring';
     const x = (a.x + b.x) / 2, y = (a.y + b.y) / 2 + dip, upright = Math.abs(a.x - b.x) < 10;
     words.forEach((word, i) => {
-      word.setAttribute('x', upright ? x + 12 : x);
+      word.setAttribute('x', upright ? x - 12 : x);
       word.setAttribute('y', upright ? y - 12 + i * 16 : y + [-9, 17, 33][i]);
-      word.setAttribute('text-anchor', upright ? 'start' : 'middle');
+      word.setAttribute('text-anchor', upright ? 'end' : 'middle');
     });
-    if (labelled) el.append(...(dip > 0 ? words.slice(0, 2) : words));
-    return { el, path, words, link, faint: apart && kind === 'ring' ? ' faint' : '' };
+    if (labelled && (around === 0 || dip > 0)) el.append(...(dip > 0 ? words.slice(0, 2) : words));
+    const room = upright ? a.x - 12 : Math.abs(a.x - b.x) - (dip > 0 ? 0 : NODE_W) - 12;
+    return { el, path, words, link, room, faint: apart && kind === 'ring' ? ' faint' : '' };
   }
 
   node(rank, spot) {
     const x = spot.x - NODE_W / 2, y = spot.y - NODE_H / 2, left = x + 14;
-    const share = svg('rect', { class: 'share', x: left, y: y + 72, height: 6, rx: 3 });
+    const share = svg('rect', { class: 'share', x: left, y: y + 91, height: 6, rx: 3 });
     const parts = {
       state: svg('circle', { class: 'state', cx: x + NODE_W - 18, cy: y + 20, r: 5 }),
       name: svg('text', { class: 'name', x: left, y: y + 25 }),
       host: svg('text', { class: 'soft', x: left, y: y + 43 }),
-      holds: svg('text', { class: 'soft', x: left, y: y + 61 }),
+      device: svg('text', { class: 'soft', x: left, y: y + 61 }),
+      holds: svg('text', { class: 'soft', x: left, y: y + 79 }),
     };
     const el = svg('g', { class: 'node', 'data-rank': rank.rank },
       svg('rect', { class: 'box', x, y, width: NODE_W, height: NODE_H, rx: 12 }),
-      svg('rect', { class: 'track', x: left, y: y + 72, width: NODE_W - 28, height: 6, rx: 3 }), share,
+      svg('rect', { class: 'track', x: left, y: y + 91, width: NODE_W - 28, height: 6, rx: 3 }), share,
       ...Object.values(parts), svg('title'));
     return { el, share, ...parts };
   }
 
   refresh(state, flowing) {
-    const alive = (rank) => state(rank) !== 'lost';
     this.nodes.forEach((node, i) => {
       const rank = this.ranks[i], is = state(rank), share = shareOf(rank, this.ranks);
       setClass(node.el, `node ${is}`);
       setText(node.name, `Rank ${rank.rank}${rank.rank === 0 ? ' · coordinator' : ''}`);
-      const device = devicesOf(rank, this.links), place = rank.host ?? 'host unknown';
-      setText(node.host, is === 'lost' ? 'lost' : `${place}${is === 'back' ? ' · recovered' : device ? ` · ${device}` : ''}`);
-      setText(node.holds, `${layersOf(rank)} · ${percent(share)}`);
-      node.share.setAttribute('width', Math.max(0, (NODE_W - 28) * (share || 0)));
-      setText(node.el.lastChild, `Rank ${rank.rank}: ${roleOf(rank)}`);
+      const device = devicesOf(rank, this.reported), place = rank.host ?? 'host unknown';
+      fitText(node.host, place, NODE_W - 28);
+      fitText(node.device, is === 'back' ? 'recovered' : is === 'loading' ? `loading ${percent(rank.loaded)}`
+        : device ? `RDMA ${device}` : '', NODE_W - 28);
+      fitText(node.holds, holdsText(rank, is, share), NODE_W - 28);
+      node.share.setAttribute('width', Math.max(0, (NODE_W - 28) * ((is === 'loading' ? rank.loaded : share) || 0)));
+      setText(node.el.lastChild, [`Rank ${rank.rank}: ${roleOf(rank)}`, place, device, holdsText(rank, is, share)]
+        .filter(Boolean).join(' · '));
     });
     (this.lines ?? []).forEach((line, i) => {
       const link = this.links[i] ?? line.link, words = linkWords(link);
-      const online = alive(this.ranks[link.a]) && alive(this.ranks[link.b]);
-      setClass(line.path, `link${line.faint}${online ? '' : ' lost'}${online && flowing ? ' flowing' : ''}`);
-      setText(line.words[0], words[0]);
+      const ends = [state(this.ranks[link.a]), state(this.ranks[link.b])], lost = ends.includes('lost');
+      const moving = flowing && !lost && !ends.includes('loading'), devices = linkDevices(link);
+      setClass(line.path, `link${line.faint}${lost ? ' lost' : ''}${moving ? ' flowing' : ''}`);
+      setText(line.words[0], devices ? `${words[0]} ${devices}` : words[0]);
+      if (devices && line.words[0].getComputedTextLength() > line.room) setText(line.words[0], words[0]);
       setText(line.words[1], words.slice(1).join(' · '));
       setText(line.words[2], this.traffic > 0 && this.ranks.length === 2 ? `${bytes(this.traffic)} per token` : '');
-      setText(line.el.querySelector('title'), words.join(' · '));
+      setText(line.el.querySelector('title'), [...words, devices].filter(Boolean).join(' · '));
     });
     this.details.hidden = this.links.length === 0;
     if (this.details.open || this.table.childElementCount === 0) this.drawTable();
@@ -211,11 +242,17 @@ export class Cluster {
 
   drawTable() {
     this.table.replaceChildren(...this.links.map((l) => h('tr', null,
-      h('td', null, `rank ${l.a} – rank ${l.b}`), h('td', null, l.kind || '–'),
-      h('td', null, l.a_device ? `${l.a_device} – ${l.b_device}` : '–'),
+      h('td', null, `rank ${this.ranks[l.a].rank} – rank ${this.ranks[l.b].rank}`), h('td', null, kindOf(l)),
+      h('td', null, linkDevices(l) || '–'),
       h('td', null, l.latency_us > 0 ? `${digits3(l.latency_us)} µs` : '–'),
       h('td', null, l.bandwidth_gb_s > 0 ? `${digits3(l.bandwidth_gb_s)} GB/s` : '–'))));
   }
+}
+
+function holdsText(rank, state, share) {
+  if (state === 'loading') return rank.loadText.replace(/^\d+ % ?/, '');
+  if (state === 'lost') return rank.since === undefined ? 'lost' : `lost since ${clock(rank.since)}`;
+  return [layersOf(rank), Number.isFinite(share) ? percent(share) : ''].filter(Boolean).join(' · ');
 }
 
 export function layersOf(rank) {

@@ -1,7 +1,6 @@
-// System prompt and sampling. Empty fields are not sent, so that the model's own settings apply.
+// System prompt and sampling of a conversation. Empty fields are not sent, so that the model's own settings apply.
 import { h, button } from './dom.js';
 
-const STORE = 'shoal.chat-settings';
 const NUMBERS = [
   ['temperature', 'Temperature', 0, 2, 0.1, 'Randomness of the choice; 0 always takes the likeliest token'],
   ['top_p', 'Top p', 0, 1, 0.05, 'Choose among the likeliest tokens that together reach this probability'],
@@ -14,10 +13,18 @@ const NUMBERS = [
 const THINKING = [['', 'default'], ['true', 'on'], ['false', 'off']];
 
 export class Controls {
-  constructor() {
-    try { this.values = JSON.parse(localStorage.getItem(STORE) ?? '{}') ?? {}; } catch { this.values = {}; }
+  constructor(changed) {
+    this.changed = changed;
+    this.values = {};
     this.problem = h('p', { class: 'bad-text', role: 'alert' });
     this.el = h('div', { class: 'controls' });
+    this.draw();
+  }
+
+  // Shows and changes the settings of another conversation.
+  use(values) {
+    if (values === this.values) return;
+    this.values = values;
     this.draw();
   }
 
@@ -29,8 +36,8 @@ export class Controls {
   keep(name, value) {
     if (value === '' || value === false) delete this.values[name];
     else this.values[name] = value;
-    localStorage.setItem(STORE, JSON.stringify(this.values));
     this.check();
+    this.changed();
   }
 
   draw() {
@@ -40,7 +47,7 @@ export class Controls {
       input.value = v[name] ?? '';
       return input;
     };
-    const odds = h('input', { type: 'checkbox', checked: v.odds === true, onchange: (e) => this.keep('odds', e.target.checked) });
+    const logprobs = h('input', { type: 'checkbox', checked: v.logprobs === true, onchange: (e) => this.keep('logprobs', e.target.checked) });
     const thinking = h('select', { onchange: set('thinking') }, THINKING.map(([value, label]) =>
       h('option', { value, selected: value === (v.thinking ?? '') }, label)));
     this.el.replaceChildren(
@@ -49,12 +56,12 @@ export class Controls {
         h('input', { type: 'number', min, max, step, placeholder: 'model’s', value: v[name] ?? '', oninput: set(name) }), hint)),
       this.field('thinking', 'Reasoning', thinking, 'For models that can reason before they answer')),
       this.field('tools', 'Tools (JSON list)', area('tools', 2, '[{"type": "function", "function": {"name": …}}]')),
-      h('label', { class: 'check' }, odds, ' Token probabilities'),
+      h('label', { class: 'check' }, logprobs, ' Token probabilities'),
       this.problem,
       button('Reset to the model’s own settings', () => {
-        this.values = {};
-        localStorage.removeItem(STORE);
+        for (const name of Object.keys(this.values)) delete this.values[name];
         this.draw();
+        this.changed();
       }, { class: 'quiet small' }));
     this.check();
   }
@@ -78,11 +85,9 @@ export class Controls {
   request() {
     const v = this.values, body = {};
     for (const [name] of NUMBERS) if (v[name] !== undefined && Number.isFinite(Number(v[name]))) body[name] = Number(v[name]);
-    if (v.odds) Object.assign(body, { logprobs: true, top_logprobs: 5 });
+    if (v.logprobs) Object.assign(body, { logprobs: true, top_logprobs: 5 });
     if (v.thinking) body.chat_template_kwargs = { enable_thinking: v.thinking === 'true' };
     body.tools = this.tools();
     return body;
   }
-
-  get system() { return (this.values.system ?? '').trim(); }
 }

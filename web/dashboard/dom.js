@@ -8,7 +8,7 @@ function fill(el, props, children) {
     else if (name === 'value' || name === 'checked' || name === 'htmlFor') el[name] = value;
     else el.setAttribute(name, value === true ? '' : value);
   }
-  el.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  for (const child of children.flat()) if (child !== null && child !== undefined) el.append(child); // there may be too many for one call
   return el;
 }
 
@@ -18,6 +18,10 @@ export function h(tag, props, ...children) {
 
 export function svg(tag, props, ...children) {
   return fill(document.createElementNS('http://www.w3.org/2000/svg', tag), props, children);
+}
+
+export function mathml(tag, props, ...children) {
+  return fill(document.createElementNS('http://www.w3.org/1998/Math/MathML', tag), props, children);
 }
 
 export const byId = (id) => document.getElementById(id);

@@ -22,12 +22,12 @@ export class ApiError extends Error {
 }
 
 // Sends a request to the API; a response that is not 2xx becomes an ApiError with the server's message.
-export async function ask(path, { body, signal } = {}) {
+export async function ask(path, { body, signal, method = body === undefined ? 'GET' : 'POST' } = {}) {
   const headers = {};
   if (apiKey() !== '') headers.Authorization = `Bearer ${apiKey()}`;
   if (body !== undefined) headers['Content-Type'] = 'application/json';
   const response = await fetch(path, {
-    method: body === undefined ? 'GET' : 'POST', headers, signal, cache: 'no-store',
+    method, headers, signal, cache: 'no-store',
     body: body === undefined ? undefined : JSON.stringify(body),
   });
   if (response.ok) return response;
@@ -62,6 +62,19 @@ export async function* events(response) {
     }
   } finally {
     reader.cancel().catch(() => {});
+  }
+}
+
+// The objects of a response that is a line of JSON for each.
+export async function* lines(response) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = '';
+  for (;;) {
+    const { value, done } = await reader.read();
+    const parts = (rest + (value ?? '')).split('\n');
+    rest = done ? '' : parts.pop();
+    for (const part of parts) if (part.trim() !== '') yield JSON.parse(part);
+    if (done) return;
   }
 }
 

@@ -23,6 +23,11 @@ export function digits3(x) {
   return size >= 100 ? Math.round(x).toLocaleString('en') : x.toFixed(size >= 10 ? 1 : 2);
 }
 
+// Tokens per second; a large rate needs no decimals.
+export function rate(x) {
+  return known(x) ? `${fixed(x, x >= 999.95 ? 0 : 1)} tok/s` : none;
+}
+
 export function bytes(x) {
   if (!known(x)) return none;
   const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
@@ -50,6 +55,11 @@ export function duration(x) {
 
 export function percent(x, digits = 0) {
   return known(x) ? `${(100 * x).toFixed(digits)} %` : none;
+}
+
+// "since 14:03:22, for 2 min 5 s"
+export function since(ms, now) {
+  return `since ${dateTime(ms)}, for ${duration(Math.max(0, now - ms) / 1000)}`;
 }
 
 export function clock(ms) {

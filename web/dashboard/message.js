@@ -1,58 +1,31 @@
-// Draws one message of a conversation: text, reasoning, tool calls, probabilities, timings.
+// Draws one message of a conversation: text, files, reasoning, tool calls, probabilities, timings, and what can be done
+// with it.
 import { h, button, copyButton } from './dom.js';
-import { count, fixed, percent, seconds } from './format.js';
-import { codeBlock, markdown } from './markdown.js';
+import { bytes, count, fixed, seconds } from './format.js';
+import { codeBlock } from './code.js';
+import { Prose } from './markdown.js';
+import { tokenView } from './tokens.js';
 
-function reasoning(message) {
-  return h('details', { class: 'reasoning', open: message.streaming && !message.content }, h('summary', null,
-    message.streaming && !message.content ? 'Thinking…' : 'Thoughts'), h('div', { class: 'prose' }, markdown(message.reasoning)));
-}
+const WHO = { user: 'You', assistant: 'Model', tool: 'Tool result' };
 
 function pretty(text) {
   try { return JSON.stringify(JSON.parse(text), null, 2); } catch { return text; }
 }
 
-function toolCall(call, message, on) {
-  const answer = h('textarea', { rows: 2, placeholder: 'Result of the tool', 'aria-label': `Result of ${call.name}` });
-  return h('div', { class: 'tool-call' }, h('p', null, 'Calls the tool ', h('code', null, call.name || '…')),
-    codeBlock(pretty(call.arguments), 'json'),
-    on.result === undefined || message.streaming ? null : h('div', { class: 'tool-result' }, answer,
-      button('Send result', () => on.result(call, answer.value), { class: 'small' })));
+// The calls of an answer, and a field for the result of each: they are sent together.
+function toolCalls(calls, send) {
+  const answers = calls.map((call) => h('textarea', { rows: 2, placeholder: 'Result of the tool', 'aria-label': `Result of ${call.name}` }));
+  const boxes = calls.map((call, i) => h('div', { class: 'tool-call' }, h('p', null, 'Calls the tool ', h('code', null, call.name || '…')),
+    codeBlock(pretty(call.arguments), 'json'), send === undefined ? null : answers[i]));
+  if (send === undefined) return boxes;
+  return [h('div', { class: 'tool-result' }, boxes,
+    button(calls.length === 1 ? 'Send result' : 'Send results', () => send(answers.map((area) => area.value)), { class: 'small' }))];
 }
 
-// A token's colour shows how sure the model was; the pointer or the arrow keys show the alternatives.
-const sureness = (logprob) => ['low', 'fair', 'good', 'sure'][Math.min(3, Math.floor(Math.exp(logprob) * 4))];
-const visible = (text) => JSON.stringify(text).slice(1, -1);
-
-export function tokenView(odds, tip) {
-  const view = h('div', { class: 'tokens', tabindex: 0, role: 'group', 'aria-label': 'Tokens; arrow keys go through them' });
-  const spans = odds.map((token) => h('span', { class: `token ${sureness(token.logprob)}` }, token.token));
-  let at = -1;
-  const show = (i) => {
-    spans[at]?.classList.remove('at');
-    at = i;
-    tip.hidden = i < 0;
-    if (i < 0) return;
-    spans[i].classList.add('at');
-    const token = odds[i], list = token.top_logprobs ?? [];
-    tip.replaceChildren(h('b', null, `${visible(token.token)}  ${percent(Math.exp(token.logprob), 1)}`),
-      ...list.map((other) => h('span', { class: other.token === token.token ? 'chosen' : null },
-        h('code', null, visible(other.token)), h('span', { class: 'num' }, percent(Math.exp(other.logprob), 1)))));
-    const spot = spans[i].getBoundingClientRect();
-    tip.style.left = `${Math.max(8, Math.min(innerWidth - 220, spot.left))}px`;
-    tip.style.top = `${spot.bottom + 6 + tip.offsetHeight > innerHeight ? spot.top - tip.offsetHeight - 6 : spot.bottom + 6}px`;
-  };
-  view.append(...spans);
-  view.addEventListener('pointerover', (event) => show(spans.indexOf(event.target)));
-  view.addEventListener('pointerleave', () => show(-1));
-  view.addEventListener('blur', () => show(-1));
-  view.addEventListener('keydown', (event) => {
-    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-    if (step === undefined) return;
-    event.preventDefault();
-    show(Math.max(0, Math.min(spans.length - 1, at + step)));
-  });
-  return view;
+function fileList(files) {
+  return h('ul', { class: 'files', 'aria-label': 'Attached files' }, files.map((file) => h('li', null, h('details', null,
+    h('summary', null, h('span', { class: 'file-name' }, file.name), h('span', { class: 'soft num' }, bytes(file.size))),
+    codeBlock(file.text, /\.(\w+)$/.exec(file.name)?.[1] ?? '')))));
 }
 
 function timings(m) {
@@ -68,38 +41,64 @@ function timings(m) {
 }
 
 export class MessageView {
-  // on: the actions edit, retry and result; those that do not apply are undefined.
-  constructor(message, on, tip) {
-    Object.assign(this, { message, on, tip });
-    this.body = h('div', { class: 'prose' });
+  constructor(message, tip) {
+    Object.assign(this, { message, tip, on: {} });
+    this.prose = new Prose();
+    this.thoughts = new Prose();
+    this.summary = h('summary');
+    this.reasoning = h('details', { class: 'reasoning', hidden: true }, this.summary, this.thoughts.el);
+    this.rest = h('div', { class: 'rest' });
+    this.body = h('div', { class: 'body' }, this.reasoning, this.prose.el, this.rest);
     this.foot = h('footer');
-    const who = { user: 'You', assistant: 'Model', tool: 'Tool result' }[message.role];
-    this.el = h('article', { class: `message ${message.role}`, 'aria-label': who }, h('h3', null, who), this.body, this.foot);
+    this.el = h('article', { class: `message ${message.role}`, 'aria-label': WHO[message.role] }, h('h3', null, WHO[message.role]), this.body, this.foot);
+  }
+
+  // on: the actions edit, again, result and the branches { at, of, go }; those that do not apply are undefined.
+  update(on) {
+    this.on = on;
     this.draw();
   }
 
   draw() {
+    if (this.editing) return;
     const m = this.message;
     this.el.classList.toggle('streaming', m.streaming === true);
     if (m.role === 'assistant') this.drawAnswer();
-    else this.body.replaceChildren(h('p', { class: 'plain' }, m.content));
+    else this.drawText();
     this.drawFoot();
   }
 
+  drawText() {
+    const m = this.message;
+    this.prose.el.replaceChildren(...(m.content === '' && m.files?.length > 0 ? [] : [h('p', { class: 'plain' }, m.content)]));
+    this.rest.replaceChildren(...(m.files?.length > 0 ? [fileList(m.files)] : []));
+    this.body.replaceChildren(this.prose.el, this.rest);
+  }
+
   drawAnswer() {
-    const m = this.message, parts = [];
-    if (m.reasoning) parts.push(reasoning(m));
-    if (this.asTokens && m.odds?.length > 0) parts.push(tokenView(m.odds, this.tip));
-    else if (m.content) parts.push(...markdown(m.content));
-    for (const call of m.calls ?? []) parts.push(toolCall(call, m, this.on));
-    if (m.streaming && parts.length === 0) parts.push(h('p', { class: 'soft waiting' }, 'Waiting for the first token…'));
-    if (m.cut) parts.push(h('p', { class: 'note' }, m.cut === 'stopped' ? 'Stopped.' : `Cut off: ${m.cut}`));
-    if (m.error) parts.push(h('p', { class: 'error-box', role: 'alert' }, m.error));
-    // Details that the reader has opened stay open while the answer grows.
-    const open = this.body.querySelector('details.reasoning')?.open;
-    this.body.replaceChildren(...parts);
-    const details = this.body.querySelector('details.reasoning');
-    if (details !== null && open !== undefined && m.streaming) details.open = open;
+    const m = this.message, asTokens = this.asTokens && m.logprobs?.length > 0;
+    this.reasoning.hidden = !m.reasoning;
+    if (m.reasoning) {
+      this.summary.textContent = m.streaming && !m.content ? 'Thinking…' : 'Thoughts';
+      this.thoughts.update(m.reasoning);
+    }
+    if (asTokens) {
+      this.prose.clear();
+      this.prose.el.replaceChildren(tokenView(m.logprobs, this.tip));
+    } else this.prose.update(m.content);
+    this.prose.el.hidden = !m.content;
+    const calls = m.calls?.length > 0 ? toolCalls(m.calls, m.streaming ? undefined : this.on.result) : [];
+    this.rest.replaceChildren(...calls, ...this.notes());
+  }
+
+  notes() {
+    const m = this.message, out = [];
+    if (m.streaming && !m.content && !m.reasoning && !m.calls) out.push(h('p', { class: 'soft waiting' }, 'Waiting for the first token…'));
+    if (m.cut) out.push(h('p', { class: 'note' }, m.cut === 'stopped' ? 'Stopped.' : `Cut off: ${m.cut}`));
+    if (m.error) out.push(h('p', { class: 'error-box', role: 'alert' }, m.error));
+    if ((m.error || (m.cut && m.cut !== 'stopped')) && this.on.again)
+      out.push(h('p', null, button('Try again', this.on.again, { class: 'small try-again' })));
+    return out;
   }
 
   drawFoot() {
@@ -107,25 +106,39 @@ export class MessageView {
     if (m.streaming) { this.foot.replaceChildren(timings(m)); return; }
     const tools = [m.content ? copyButton(() => m.content) : null];
     if (this.on.edit) tools.push(button('Edit', () => this.edit(), { class: 'quiet small' }));
-    if (this.on.retry) tools.push(button('Retry', this.on.retry, { class: 'quiet small' }));
-    if (m.odds?.length > 0) tools.push(button(this.asTokens ? 'Text' : 'Probabilities', () => {
+    if (this.on.again) tools.push(button('Regenerate', this.on.again, { class: 'quiet small' }));
+    if (m.logprobs?.length > 0) tools.push(button('Probabilities', () => {
       this.asTokens = !this.asTokens;
+      if (!this.asTokens) this.prose.clear();
+      this.tip.hidden = true;
       this.draw();
     }, { class: 'quiet small', 'aria-pressed': String(this.asTokens === true) }));
-    this.foot.replaceChildren(...[m.role === 'assistant' ? timings(m) : null, h('div', { class: 'tools' }, tools)].filter(Boolean));
+    this.foot.replaceChildren(...[m.role === 'assistant' ? timings(m) : null, this.branches(),
+      h('div', { class: 'tools' }, tools)].filter(Boolean));
+  }
+
+  branches() {
+    const { at, of, go } = this.on.branches ?? { of: 1 };
+    if (of < 2) return null;
+    return h('span', { class: 'branches', role: 'group', 'aria-label': 'Versions of this message' },
+      button('‹', () => go(at - 1), { class: 'quiet small', 'aria-label': 'Previous version', disabled: at === 0 }),
+      h('span', { class: 'num' }, `${at + 1} / ${of}`),
+      button('›', () => go(at + 1), { class: 'quiet small', 'aria-label': 'Next version', disabled: at === of - 1 }));
   }
 
   edit() {
     const area = h('textarea', { rows: 4, 'aria-label': 'Edit the message' });
     area.value = this.message.content;
-    const send = () => this.on.edit(area.value);
+    const end = () => { this.editing = false; this.draw(); };
+    const send = () => { if (this.on.edit(area.value)) end(); };
+    this.editing = true;
     area.addEventListener('keydown', (event) => {
       if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) { event.preventDefault(); send(); }
-      if (event.key === 'Escape') { event.stopPropagation(); this.draw(); }
+      if (event.key === 'Escape') { event.stopPropagation(); end(); }
     });
-    this.body.replaceChildren(area);
-    this.foot.replaceChildren(h('div', { class: 'tools' }, button('Send again', send, { class: 'small primary' }),
-      button('Cancel', () => this.draw(), { class: 'quiet small' })));
+    this.prose.el.replaceChildren(area);
+    this.foot.replaceChildren(h('div', { class: 'tools' }, button('Send as a new branch', send, { class: 'small primary' }),
+      button('Cancel', end, { class: 'quiet small' })));
     area.focus();
   }
 }

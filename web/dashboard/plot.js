@@ -1,9 +1,11 @@
 // A line plot over time with axes, and a crosshair that shows values for the pointer and the arrow keys.
 import { h, svg, setText } from './dom.js';
-import { clock } from './format.js';
+import { clock, duration } from './format.js';
 
 const HEIGHT = 132, LEFT = 54, RIGHT = 10, TOP = 8, BOTTOM = 20;
-const X_STEPS = [5, 10, 15, 30, 60, 120, 300, 600];
+const X_STEPS = [60, 120, 300, 600, 900, 1200, 1800];
+const CURRENT_MS = 15000, GONE_MS = 300000; // how long a value without successors is shown as it is, and dimmed
+const GAP_MS = 12000; // points come every 5 s: one that is missing is a gap
 
 // A round step such that about `want` of them cover `span`.
 function roundStep(span, want) {
@@ -13,8 +15,7 @@ function roundStep(span, want) {
 }
 
 function ago(s) {
-  if (s === 0) return 'now';
-  return s % 60 === 0 ? `−${s / 60} min` : `−${s} s`;
+  return s === 0 ? 'now' : `−${s / 60} min`;
 }
 
 export class Plot {
@@ -22,7 +23,7 @@ export class Plot {
   constructor({ title, series, format, axis = format, floor = 1, ceiling = null, area = false }) {
     Object.assign(this, { title, series, format, axis, floor, ceiling, area });
     this.points = [];
-    this.span = 60;
+    this.span = 300;
     this.cursor = null;
     this.width = 300;
     this.grid = svg('g', { class: 'grid' });
@@ -106,22 +107,22 @@ export class Plot {
       parts.push(svg('line', { x1: LEFT, x2: this.width - RIGHT, y1: y, y2: y, class: v === 0 ? 'base' : null }),
         svg('text', { x: LEFT - 6, y: y + 4, 'text-anchor': 'end' }, this.axis(v)));
     }
-    const pace = X_STEPS.find((s) => this.span / s <= (this.width - LEFT) / 70) ?? 900;
+    const pace = X_STEPS.find((s) => this.span / s <= (this.width - LEFT) / 70) ?? 3600;
     for (let s = 0; s <= this.span; s += pace) {
       const x = this.x(this.now - s * 1000);
-      const anchor = s === 0 ? 'end' : x - LEFT < 20 ? 'start' : 'middle';
-      parts.push(svg('text', { x, y: HEIGHT - 5, 'text-anchor': anchor }, ago(s)));
+      if (x - LEFT >= 20) parts.push(svg('text', { x, y: HEIGHT - 5, 'text-anchor': s === 0 ? 'end' : 'middle' }, ago(s)));
     }
     this.grid.replaceChildren(...parts);
   }
 
   // Leaves a gap where there is no value.
   path(shown, name) {
-    let d = '', pen = false;
+    let d = '', last = -Infinity;
     for (const p of shown) {
-      const known = Number.isFinite(p[name]);
-      if (known) d += `${pen ? 'L' : 'M'}${this.x(p.at).toFixed(1)} ${this.y(p[name]).toFixed(1)}`;
-      pen = known;
+      if (!Number.isFinite(p[name])) { last = -Infinity; continue; }
+      const at = `${this.x(p.at).toFixed(1)} ${this.y(p[name]).toFixed(1)}`;
+      d += p.at - last < GAP_MS ? `L${at}` : `M${at}h.01`; // a point alone is a dot
+      last = p.at;
     }
     return d;
   }
@@ -129,8 +130,8 @@ export class Plot {
   areaPath(shown) {
     const base = this.y(0).toFixed(1);
     return this.path(shown, this.series[0].name).split('M').filter(Boolean).map((part) => {
-      const spots = part.split('L'), first = spots[0].split(' ')[0], last = spots.at(-1).split(' ')[0];
-      return `M${first} ${base}L${part}L${last} ${base}Z`;
+      const spots = part.replace('h.01', '').split('L'), first = spots[0].split(' ')[0], last = spots.at(-1).split(' ')[0];
+      return `M${first} ${base}L${spots.join('L')}L${last} ${base}Z`;
     }).join('');
   }
 
@@ -166,26 +167,31 @@ export class Plot {
 
 // A card with one large number, smaller ones beside it and the plot below.
 export class Gauge {
-  // parts: [{label, value(history) -> text}]; the first is the large number and has no label.
-  constructor({ title, unit, parts, plot }) {
-    this.parts = parts;
+  // parts: [{label, value(history) -> text}]; the first is the large number and has no label. With fades(history), the
+  // age in ms of what is shown, values that are no longer current are dimmed and then left out.
+  constructor({ title, unit, parts, plot, fades = () => 0 }) {
+    Object.assign(this, { parts, unit, fades });
+    this.unitOut = h('span', { class: 'unit' }, unit);
     this.outs = parts.map((part, i) => h(i === 0 ? 'b' : 'span', { class: i === 0 ? 'big' : 'num' }, '–'));
     this.plot = new Plot({ title, ...plot });
     const keys = plot.series.length < 2 ? null : h('span', { class: 'keys' },
       plot.series.map((s) => h('span', null, h('i', { class: s.color }), s.label)));
     this.el = h('article', { class: 'card gauge', 'aria-label': title },
       h('header', null, h('h3', null, title), keys),
-      h('p', { class: 'reading' }, this.outs[0], h('span', { class: 'unit' }, unit),
+      h('p', { class: 'reading' }, this.outs[0], this.unitOut,
         h('span', { class: 'side' }, this.outs.slice(1).map((out, i) =>
           h('span', null, h('small', null, parts[i + 1].label), out)))),
       this.plot.el);
   }
 
-  update(history, now, span) {
+  update(history, span) {
+    const age = this.fades(history), gone = age > GONE_MS;
     this.parts.forEach((part, i) => {
-      setText(this.outs[i], part.value(history));
+      setText(this.outs[i], gone ? '–' : part.value(history));
       if (part.level) this.el.dataset.level = part.level(history);
     });
-    this.plot.update(history.points, now, span);
+    this.el.classList.toggle('stale', age > CURRENT_MS);
+    setText(this.unitOut, gone ? 'idle' : age > CURRENT_MS ? `${this.unit} · ${duration(age / 1000)} ago` : this.unit);
+    this.plot.update(history.line, history.time, span);
   }
 }

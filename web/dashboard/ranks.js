@@ -1,7 +1,7 @@
 // A card for each rank: memory, CPU, temperature and power if the system reports them, tokens, compute and collectives.
 import { h, setText } from './dom.js';
-import { bytes, count, digits3, fixed, percent } from './format.js';
-import { layersOf, roleOf, shareOf } from './cluster.js';
+import { bytes, count, digits3, fixed, percent, since } from './format.js';
+import { devicesOf, layersOf, roleOf, shareOf } from './cluster.js';
 import { rankRate } from './history.js';
 
 const MEMORY = [['weights', 'Weights'], ['kv', 'KV cache'], ['rest', 'Other use'], ['free', 'Free']];
@@ -30,9 +30,9 @@ function legend(names) {
 }
 
 const WORK = [['compute', 'Compute'], ['collective', 'Collectives'], ['idle', 'Idle']];
-const ROWS = ['CPU', 'Temperature', 'Power', 'Tokens computed', 'Share of the model', 'Heads, FFN, vocabulary'];
+const ROWS = ['CPU', 'Temperature', 'Power', 'Tokens computed', 'Share of the model', 'Heads, FFN, vocabulary', 'RDMA device'];
 
-const TONES = { online: 'good', back: 'warn', lost: 'bad', unknown: '' };
+const TONES = { online: 'good', back: 'warn', loading: 'warn', lost: 'bad', unknown: '' };
 
 class RankCard {
   constructor(rank) {
@@ -42,19 +42,25 @@ class RankCard {
     this.work = bar(WORK, 'Time, last 10 s');
     this.workKeys = legend(WORK);
     this.rows = ROWS.map(() => h('dd', null, '–'));
+    this.host = h('p', { class: 'host cut' });
     this.sub = h('p', { class: 'soft sub' });
     this.el = h('article', { class: 'card rank', 'data-rank': rank.rank, 'aria-label': `Rank ${rank.rank}` },
-      h('header', null, h('h3', null, `Rank ${rank.rank}`), this.state), this.sub,
+      h('header', null, h('h3', null, `Rank ${rank.rank}`), this.state), this.host, this.sub,
       h('h4', null, 'Memory'), this.memory.el, this.memoryKeys.el,
       h('h4', null, 'Time, last 10 s'), this.work.el, this.workKeys.el,
       h('dl', { class: 'facts' }, ROWS.flatMap((name, i) => [h('dt', null, name), this.rows[i]])));
   }
 
-  update(rank, ranks, rate, state) {
+  // now: the clock of the server.
+  update(rank, { ranks, links }, rate, state, now) {
     this.el.classList.toggle('lost', state === 'lost');
+    this.el.classList.toggle('bare', rank.memory === undefined); // nothing to show but its state
     setText(this.state, state === 'back' ? 'recovered' : state);
     this.state.className = `chip ${TONES[state]}`;
-    setText(this.sub, [rank.host, roleOf(rank), layersOf(rank)].filter(Boolean).join(' · '));
+    setText(this.host, rank.host ?? 'host unknown');
+    this.host.title = rank.host ?? '';
+    setText(this.sub, state === 'lost' && rank.since !== undefined ? `lost ${since(rank.since, now)}`
+      : state === 'loading' ? `loading ${rank.loadText}` : [roleOf(rank), layersOf(rank)].filter(Boolean).join(' · '));
     this.setMemory(rank.memory ?? {});
     this.setWork(rate('compute_s'), rate('collective_s'));
     const cpu = rate('cpu_s');
@@ -62,7 +68,7 @@ class RankCard {
     [Number.isFinite(cpu) ? `${fixed(cpu, 2)} cores` : '–',
       Number.isFinite(rank.temperature_c) && rank.temperature_c > 0 ? `${fixed(rank.temperature_c, 0)} °C` : 'n/a',
       Number.isFinite(rank.power_w) && rank.power_w > 0 ? `${digits3(rank.power_w)} W` : 'n/a',
-      count(rank.tokens), percent(shareOf(rank, ranks), 1), share,
+      count(rank.tokens), percent(shareOf(rank, ranks), 1), share, devicesOf(rank, links) || 'none',
     ].forEach((text, i) => setText(this.rows[i], text));
   }
 
@@ -93,14 +99,15 @@ export class Ranks {
   }
 
   // before: the engine of an older snapshot.
-  update(engine, before, state) {
-    const ranks = engine?.ranks ?? [];
+  update(engine, before, state, now) {
+    const ranks = engine?.ranks ?? [], numbers = ranks.map((r) => r.rank).join();
     this.empty.hidden = ranks.length > 0;
-    if (ranks.length !== this.cards.length) {
+    if (numbers !== this.numbers) {
+      this.numbers = numbers;
       this.cards = ranks.map((rank) => new RankCard(rank));
       this.grid.replaceChildren(...this.cards.map((card) => card.el));
     }
     this.cards.forEach((card, i) =>
-      card.update(ranks[i], ranks, (name) => rankRate(engine, before, i, name), state(ranks[i])));
+      card.update(ranks[i], engine, (name) => rankRate(engine, before, ranks[i].rank, name), state(ranks[i]), now));
   }
 }

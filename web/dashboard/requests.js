@@ -1,11 +1,11 @@
 // The latest requests with a detail view, and a log of failed requests and of events that this page has seen.
 import { h, button, facts, setText } from './dom.js';
-import { clock, count, dateTime, digits3, fixed, percent, seconds } from './format.js';
+import { clock, count, dateTime, percent, rate, seconds } from './format.js';
 import { askJson } from './feed.js';
 
 const SHOWN = 100, FIRST = 2000, EVENTS_MAX = 200;
-const COLUMNS = ['Time', 'Kind', 'Status', 'Prompt', 'Cached', 'Answer', 'First token', 'Tokens/s', 'Total'];
-const TONES = { ok: 'good', error: 'bad', timeout: 'bad', cancelled: 'warn', refused: 'warn' };
+const COLUMNS = ['Time', 'Kind', 'Status', 'Prompt tokens', 'Cached tokens', 'Answer tokens', 'First token', 'Speed', 'Total'];
+const TONES = { ok: 'good', error: 'bad', timeout: 'bad', cancelled: 'cancelled', refused: 'warn' };
 
 function timeline(r) {
   const spans = [['queue', 'Queue', r.queue_s], ['prefill', 'Prefill', r.prefill_s], ['decode', 'Decode', r.decode_s]];
@@ -39,7 +39,7 @@ class Detail {
       ['Prompt', `${count(r.prompt_tokens)} tokens`],
       ['From the cache', `${count(r.cached_tokens)} tokens (${percent(r.prompt_tokens > 0 ? r.cached_tokens / r.prompt_tokens : 0)})`],
       ['Answer', `${count(r.generated_tokens)} of at most ${count(r.max_tokens_requested)} tokens`],
-      ['Time to first token', seconds(r.time_to_first_token_s)], ['Speed', `${digits3(r.tokens_per_second)} tok/s`],
+      ['Time to first token', seconds(r.time_to_first_token_s)], ['Speed', rate(r.tokens_per_second)],
       ['Total', seconds(r.wall_time_s)],
     ])].filter(Boolean));
     this.el.showModal();
@@ -52,8 +52,8 @@ function row(r, open) {
       dateTime(r.timestamp * 1000)),
     r.kind, h('span', { class: `chip ${TONES[r.status] ?? ''}` }, r.status), count(r.prompt_tokens), count(r.cached_tokens),
     count(r.generated_tokens), r.time_to_first_token_s > 0 ? seconds(r.time_to_first_token_s) : '–',
-    r.tokens_per_second > 0 ? fixed(r.tokens_per_second) : '–', seconds(r.wall_time_s)];
-  return h('tr', { onclick: () => open(r) }, cells.map((cell, i) => h('td', { class: i > 2 ? 'num' : null }, cell)));
+    r.tokens_per_second > 0 ? rate(r.tokens_per_second) : '–', seconds(r.wall_time_s)];
+  return h('tr', { onclick: () => open(r) }, cells.map((cell, i) => h('td', { class: i > 2 ? 'num' : null, 'data-name': COLUMNS[i] }, cell)));
 }
 
 export class Requests {
@@ -91,7 +91,7 @@ export class Requests {
       const [recent, stats] = await Promise.all([askJson(`/requests/recent?n=${this.total < 0 ? FIRST : SHOWN}`), askJson('/requests/stats')]);
       this.total = snapshot.total_requests;
       this.requests = recent.requests.slice(0, SHOWN);
-      for (const r of recent.requests) if (r.error_message) this.failed.set(r.request_id, r);
+      for (const r of recent.requests) if (r.error_message && r.status !== 'cancelled') this.failed.set(r.request_id, r);
       this.drawFigures(stats);
       this.draw();
     } catch { /* the next snapshot tries again */ } finally {
@@ -106,12 +106,12 @@ export class Requests {
   }
 
   drawFigures(s) {
-    const rows = [['Requests', count(s.total_requests)], ['Errors', count(s.errors + s.timeouts)],
-      ['Refused', count(s.refused)], ['Cancelled', count(s.cancelled)], ['Tokens generated', count(s.total_generated_tokens)],
-      ['Speed, median', `${fixed(s.p50_tps)} tok/s`], ['First token, median', seconds(s.p50_ttft_s)],
+    const rows = [['Requests', count(s.total_requests)], ['Errors', count(s.errors + s.timeouts), s.errors + s.timeouts > 0 ? 'bad' : ''],
+      ['Refused', count(s.refused), s.refused > 0 ? 'warn' : ''], ['Cancelled', count(s.cancelled), s.cancelled > 0 ? 'cancelled' : ''], ['Tokens generated', count(s.total_generated_tokens)],
+      ['Speed, p50', rate(s.p50_tps)], ['First token, p50', seconds(s.p50_ttft_s)],
       ['Total, p95', seconds(s.p95_latency_s)], ['Cache hit rate', percent(s.kv_cache_hit_rate)]];
-    this.figures.replaceChildren(...rows.map(([name, value]) =>
-      h('div', { class: 'figure' }, h('small', null, name), h('b', null, value))));
+    this.figures.replaceChildren(...rows.map(([name, value, tone = '']) =>
+      h('div', { class: `figure ${tone}` }, h('small', null, name), h('b', null, value))));
   }
 
   draw() {

@@ -1,7 +1,7 @@
 /* line_editor.h - reads a line from the terminal, with editing, history and multi-line paste.
  *
- * The usual keys of shells work (arrows, Home, End, Ctrl-A/E/K/U/W/L, up and down for history). If
- * stdin is not a terminal it is a plain read. The terminal is in raw mode only while a line is
+ * The usual keys of shells work (arrows, Home, End, Ctrl-A/E/K/R/U/W/L, up and down for history).
+ * If stdin is not a terminal it is a plain read. The terminal is in raw mode only while a line is
  * read.
  *
  * Threads: one owner. */
@@ -18,7 +18,8 @@ typedef enum {
 
 typedef struct sh_line_editor sh_line_editor;
 
-sh_line_editor *sh_line_editor_create(void);
+/* The history is read from this file, and written to it by sh_line_editor_free; NULL: not kept. */
+sh_line_editor *sh_line_editor_create(const char *history_path);
 void sh_line_editor_free(sh_line_editor *line);
 
 /* Shows the prompt (ASCII only) and stores the line in *out, without the line break. */

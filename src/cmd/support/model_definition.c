@@ -123,7 +123,7 @@ sh_status sh_model_definition_apply(sh_options *opts, sh_settings *s, char **own
 {
     sh_definition definition;
     const char *path = s->model;
-    if (!sh_definition_is_file(path)) return SH_OK;
+    if (path == NULL || s->models_dir != NULL || !sh_definition_is_file(path)) return SH_OK;
     sh_status status = sh_definition_load(path, &definition, err);
     if (status == SH_OK) status = all_set(opts, path, &definition, err);
     if (status == SH_OK) {

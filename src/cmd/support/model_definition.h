@@ -11,7 +11,8 @@
 #include "cmd/support/settings.h"
 
 /* If s->model is such a file: sets what it says, and s->model to the model that it names, which
- * *owned keeps. */
+ * *owned keeps. One of several models (--models-dir) is left alone: its settings are not those of
+ * the others. */
 SH_MUST_CHECK sh_status sh_model_definition_apply(sh_options *opts, sh_settings *s, char **owned,
                                                   sh_err *err);
 

@@ -79,6 +79,7 @@ typedef struct {
     const char *listen_fds;
     const char *grpc_fds;
     int64_t model_fd;
+    int64_t control_fd;
     int64_t ready_fd;
     bool served;
     const char *listen;
@@ -103,6 +104,7 @@ typedef struct {
     const char *cwd;
     bool prepare;
     bool cold;
+    bool warm;
     const char *job;
     bool progress;
     bool follow;

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "cmd/support/model_find.h"
+#include "cmd/support/model_list.h"
 #include "cmd/support/model_pull.h"
 #include "store/catalog.h"
 #include "store/pull.h"
@@ -27,7 +28,7 @@ struct task {
     task *next;
     int64_t id;
     char *model;
-    bool removes;
+    sh_status (*run)(task *t, sh_err *err);
     volatile sig_atomic_t cancel;
     sh_deadline next_report;
 };
@@ -123,7 +124,27 @@ static sh_status removal_check(const sh_removal *removal, sh_err *err)
     return same ? sh_err_set(err, SH_ERR_CONFLICT, "%s is being served", removal->id) : SH_OK;
 }
 
-static sh_status removal(const task *t, sh_err *err)
+/* A line for each model. */
+static sh_status list(task *t, sh_err *err)
+{
+    sh_model_list models = {0};
+    sh_status status = sh_model_list_make(service.settings, &models, err);
+    for (size_t i = 0; status == SH_OK && i < models.count && t->cancel == 0; i++) {
+        sh_buf line = {0};
+        cJSON *report = cJSON_CreateObject();
+        cJSON_AddNumberToObject(report, "id", (double)t->id);
+        cJSON_AddItemToObject(report, "model", sh_model_row_json(&models.rows[i]));
+        char *text = cJSON_PrintUnformatted(report);
+        sh_buf_add_text(&line, text);
+        line_send(&line);
+        cJSON_free(text);
+        cJSON_Delete(report);
+    }
+    sh_model_list_reset(&models);
+    return status;
+}
+
+static sh_status removal(task *t, sh_err *err)
 {
     sh_store_places places = sh_model_places(service.settings);
     sh_removal plan = {0};
@@ -150,18 +171,18 @@ static void *task_main(void *arg)
 {
     task *t = arg;
     sh_err err;
-    sh_status status = t->removes ? removal(t, &err) : pull(t, &err);
+    sh_status status = t->run(t, &err);
     end_send(t->id, status == SH_OK ? NULL : &err);
     task_free(t);
     return NULL;
 }
 
-static void task_start(int64_t id, const char *model, bool removes)
+static void task_start(int64_t id, const char *model, sh_status (*run)(task *t, sh_err *err))
 {
     sh_err err;
     pthread_t thread;
     task *t = sh_alloc(sizeof(*t));
-    *t = (task){.id = id, .model = sh_strdup(model), .removes = removes};
+    *t = (task){.id = id, .model = sh_strdup(model), .run = run};
     pthread_mutex_lock(&service.lock);
     bool fits = service.count < TASKS_MAX;
     t->next = service.tasks;
@@ -200,7 +221,10 @@ static void request_take(sh_str text)
         if (strcmp(what, "stop") == 0)
             task_stop(id);
         else
-            task_start(id, model, strcmp(what, "delete") == 0);
+            task_start(id, model,
+                       strcmp(what, "delete") == 0 ? removal
+                       : strcmp(what, "list") == 0 ? list
+                                                   : pull);
     }
     cJSON_Delete(request);
 }

@@ -19,7 +19,8 @@ INLINE __m512i run_add(int run, const __m512i *w, const int8_t *q, int factor, _
     return _mm512_add_epi32(dot, _mm512_madd_epi16(sum, _mm512_set1_epi16((short)factor)));
 }
 
-INLINE void dots(int bits, int vecs, int count, const __m512i *w, const int8_t *q, __m512i *dot)
+INLINE void dots(int bits, int vecs, int count, int stride, const __m512i *w, const int8_t *q,
+                 __m512i *dot)
 {
     const int safe = SH_SAFE_RUN(bits), run = safe < vecs ? safe : vecs;
     UNROLL (r, vecs / run) {
@@ -30,7 +31,7 @@ INLINE void dots(int bits, int vecs, int count, const __m512i *w, const int8_t *
             high[v] = _mm512_and_si512(_mm512_srli_epi16(w[r * run + v], 4), _mm512_set1_epi8(15));
         }
         UNROLL (t, count) {
-            const int8_t *x = q + 4 * (t * vecs + r * run);
+            const int8_t *x = q + t * stride + 4 * r * run;
             dot[t] = run_add(run, low, x, 1, dot[t]);
             if (bits == 8) dot[t] = run_add(run, high, x, 16, dot[t]);
         }

@@ -10,7 +10,8 @@ typedef int32_t four __attribute__((may_alias));
 
 /* A single token has two chains of sums: there is nothing else to hide the latency with. The sums
  * are integers, so the result is the same. */
-INLINE void dots(int bits, int vecs, int count, const __m512i *w, const int8_t *q, __m512i *dot)
+INLINE void dots(int bits, int vecs, int count, int stride, const __m512i *w, const int8_t *q,
+                 __m512i *dot)
 {
     (void)bits;
     if (count == 1) {
@@ -23,7 +24,7 @@ INLINE void dots(int bits, int vecs, int count, const __m512i *w, const int8_t *
         return;
     }
     UNROLL (v, vecs)
-        UNROLL (t, count) DOT(dot[t], w[v], q + 4 * (v + t * vecs));
+        UNROLL (t, count) DOT(dot[t], w[v], q + 4 * v + t * stride);
 }
 
 #include "kernels/cpu/dot_avx512.h"

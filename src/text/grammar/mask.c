@@ -23,7 +23,9 @@ enum { ROW_THREADS_MAX = 8 };
 typedef struct {
     sh_matcher *m;
     const sh_token_trie *trie;
-    uint64_t *words;
+    uint64_t *words; /* NULL: the ids are listed instead, until there are more than `max` */
+    int32_t *ids;
+    uint32_t max, count;
     /* The last level to which a character of a run led that is not like the one before: the limit
      * on the length of a string, which many nodes reach. */
     sh_walk_level row_end;
@@ -31,8 +33,18 @@ typedef struct {
     uint32_t work;
 } walk;
 
+static void list_tokens(walk *w, uint32_t first, uint32_t end)
+{
+    for (uint32_t i = first; i < end && w->count <= w->max; i++, w->count++)
+        if (w->count < w->max) w->ids[w->count] = w->trie->ids[i];
+}
+
 static void allow_tokens(walk *w, uint32_t first, uint32_t end)
 {
+    if (w->words == NULL) {
+        list_tokens(w, first, end);
+        return;
+    }
     for (uint32_t i = first; i < end; i++) {
         uint32_t id = (uint32_t)w->trie->ids[i];
         w->words[id / 64] |= (uint64_t)1 << id % 64;
@@ -158,7 +170,7 @@ static void walk_trie(walk *w, sh_thread_set start)
     enter(w, l, start);
     l->next = nodes[0].children;
     l->end = nodes[1].children;
-    while (m->failed == NULL) {
+    while (m->failed == NULL && w->count <= w->max) {
         if (l->next < l->end)
             l += visit(w, l, &nodes[l->next++]);
         else if (l > m->levels)
@@ -168,17 +180,35 @@ static void walk_trie(walk *w, sh_thread_set start)
     }
 }
 
+/* Walks from a state and leaves the matcher as it was. */
+static void walk_from(walk *w, sh_match_state state)
+{
+    sh_matcher *m = w->m;
+    uint32_t frames = m->frame_count;
+    sh_thread_set set = sh_matcher_load(m, state);
+    walk_trie(w, set);
+    m->pool.count = 0;
+    sh_matcher_drop_frames(m, frames);
+}
+
 static void compute(sh_matcher *m, sh_match_state state, uint64_t *words)
 {
     const sh_token_trie *trie = m->trie;
     walk w = {.m = m, .trie = trie, .words = words};
-    uint32_t frames = m->frame_count;
-    sh_thread_set set = sh_matcher_load(m, state);
-    walk_trie(&w, set);
-    for (size_t i = 0; i < trie->end_count && set.accepts; i++)
+    walk_from(&w, state);
+    for (size_t i = 0; i < trie->end_count && m->states[state].set.accepts; i++)
         words[trie->ends[i] / 64] |= (uint64_t)1 << trie->ends[i] % 64;
-    m->pool.count = 0;
-    sh_matcher_drop_frames(m, frames);
+}
+
+sh_status sh_matcher_few(sh_matcher *m, sh_match_state state, int32_t *ids, uint32_t max,
+                         uint32_t *count, sh_err *err)
+{
+    walk w = {.m = m, .trie = m->trie, .ids = ids, .max = max};
+    SH_ASSERT(state < m->state_count);
+    walk_from(&w, state);
+    if (m->failed != NULL) return sh_matcher_failure(m, err);
+    *count = w.count;
+    return SH_OK;
 }
 
 /* The state whose mask stands for this one's: itself, or another in the same row, if no token
@@ -254,6 +284,12 @@ static void count_bits(sh_mask_slot *slot, size_t words)
             slot->first = (int32_t)(i * 64) + __builtin_ctzll(slot->words[i]);
         slot->allowed += (uint32_t)__builtin_popcountll(slot->words[i]);
     }
+}
+
+bool sh_matcher_has_mask(sh_matcher *m, sh_match_state state)
+{
+    SH_ASSERT(state < m->state_count);
+    return m->states[find_twin(m, state)].mask != 0;
 }
 
 sh_status sh_matcher_mask(sh_matcher *m, sh_match_state state, sh_token_mask *out, sh_err *err)

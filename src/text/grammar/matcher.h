@@ -81,6 +81,15 @@ typedef struct {
 SH_MUST_CHECK sh_status sh_matcher_mask(sh_matcher *m, sh_match_state state, sh_token_mask *out,
                                         sh_err *err);
 
+/* Whether sh_matcher_mask has the mask of the state, or has to make it. */
+bool sh_matcher_has_mask(sh_matcher *m, sh_match_state state);
+
+/* The tokens that a mask would have, without ending ones, if they are few: *count of them in ids
+ * [max]. *count is more than max if there are more, which is found without looking at all of them.
+ */
+SH_MUST_CHECK sh_status sh_matcher_few(sh_matcher *m, sh_match_state state, int32_t *ids,
+                                       uint32_t max, uint32_t *count, sh_err *err);
+
 /* Memory in use, so that an owner who keeps matchers for later requests can drop a large one. */
 size_t sh_matcher_memory(const sh_matcher *m);
 

@@ -2,6 +2,8 @@
 
 #include "test.h"
 
+#include <unistd.h>
+
 static sh_hostfile *read_ok(const char *text)
 {
     sh_hostfile *file = NULL;
@@ -235,6 +237,27 @@ TEST(names_and_workers_become_hosts)
     CHECK_FAILS(sh_hostfile_of_workers("127.0.0.2", "x,y", &f, &err), err, "more ssh names");
 }
 
+TEST(of_all_machines_the_one_at_hand_is_rank_0)
+{
+    UNUSED_STATE;
+    sh_hostfile *f;
+    sh_err err;
+    char own[64] = {0}, list[128];
+    if (gethostname(own, sizeof(own) - 1) != 0 || strcmp(own, "localhost") == 0) skip();
+    for (int at = 0; at < 2; at++) {
+        snprintf(list, sizeof(list), at == 0 ? "%s,127.0.0.3" : "127.0.0.3,%s", own);
+        CHECK_OK(sh_hostfile_of_workers(list, at == 0 ? "me,you" : "you,me", &f, &err), err);
+        assert_int_equal(f->count, 2);
+        assert_string_equal(f->host[0].address[0], own);
+        assert_string_equal(f->host[0].ssh, "127.0.0.1");
+        assert_string_equal(f->host[1].address[0], "127.0.0.3");
+        assert_string_equal(f->host[1].ssh, "you");
+        sh_hostfile_free(f);
+    }
+    CHECK_FAILS(sh_hostfile_of_workers(own, "me", &f, &err), err,
+                "is this machine: list the other");
+}
+
 /* What mlx.distributed_config writes for three hosts in a mesh, for a ring of four with two cables
  * to each neighbour, and the list form that a rank by hand gets. */
 static const char MLX_MESH[] =
@@ -342,6 +365,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_a_list_of_host_objects_and_counts_ports_up),
+        cmocka_unit_test(of_all_machines_the_one_at_hand_is_rank_0),
         cmocka_unit_test(reads_the_object_form),
         cmocka_unit_test(reads_flat_and_nested_lists_of_addresses),
         cmocka_unit_test(an_empty_file_is_one_host),

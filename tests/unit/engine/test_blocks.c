@@ -26,8 +26,9 @@ static int run(sh_blocks *blocks, const char *letters, int32_t *list)
     for (int i = prefix.count; i < count; i++) {
         list[i] = sh_blocks_take(blocks);
         assert_true(list[i] >= 0);
-        key = sh_blocks_key(blocks, key, tokens + i * B);
-        sh_blocks_promise(blocks, list[i], key);
+        sh_key128 before = key;
+        key = sh_blocks_key(blocks, before, tokens + i * B);
+        sh_blocks_promise(blocks, list[i], before, tokens + i * B, key);
         sh_blocks_ready(blocks, list[i]);
     }
     return prefix.count;
@@ -97,13 +98,13 @@ TEST(a_promise_is_seen_and_dropped_when_its_block_is_never_computed)
     int32_t tokens[B], out[1];
     tokens_of("a", tokens);
     int32_t block = sh_blocks_take(blocks);
-    sh_key128 key = sh_blocks_key(blocks, sh_blocks_root(blocks, 0), tokens);
-    assert_true(sh_blocks_promise(blocks, block, key));
+    sh_key128 before = sh_blocks_root(blocks, 0), key = sh_blocks_key(blocks, before, tokens);
+    assert_true(sh_blocks_promise(blocks, block, before, tokens, key));
     sh_prefix prefix = sh_blocks_match(blocks, sh_blocks_root(blocks, 0), tokens, 1, out);
     assert_int_equal(prefix.count, 0);
     assert_true(prefix.promised);
     int32_t twin = sh_blocks_take(blocks);
-    assert_false(sh_blocks_promise(blocks, twin, key));
+    assert_false(sh_blocks_promise(blocks, twin, before, tokens, key));
     sh_blocks_release(blocks, &block, 1);
     prefix = sh_blocks_match(blocks, sh_blocks_root(blocks, 0), tokens, 1, out);
     assert_false(prefix.promised);
@@ -155,6 +156,83 @@ TEST(random_use_keeps_counts_and_prefixes_right)
     sh_blocks_free(blocks);
 }
 
+/* A sequence of `count` tokens, fewer than a block, that begin as `letter` does; then it ends. */
+static int32_t part_leave(sh_blocks *blocks, int32_t letter, int count)
+{
+    int32_t tokens[B], block = sh_blocks_take(blocks);
+    for (int j = 0; j < B; j++) tokens[j] = letter * 100 + j;
+    sh_blocks_keep_part(blocks, block, sh_blocks_root(blocks, 0), tokens, count);
+    sh_blocks_release(blocks, &block, 1);
+    return block;
+}
+
+static sh_block_part part_find(sh_blocks *blocks, int32_t letter, int common, int count)
+{
+    int32_t tokens[B];
+    for (int j = 0; j < B; j++) tokens[j] = j < common ? letter * 100 + j : 7;
+    return sh_blocks_match_part(blocks, sh_blocks_root(blocks, 0), tokens, count);
+}
+
+TEST(the_longest_beginning_of_a_block_is_found)
+{
+    UNUSED_STATE;
+    sh_blocks *blocks = sh_blocks_create(COUNT, secret, root);
+    assert_int_equal(part_find(blocks, 'a', B, 20).count, 0);
+    part_leave(blocks, 'a', 20);
+    assert_int_equal(sh_blocks_cached(blocks), 0); /* parts are not reused unless one says so */
+    sh_blocks_reuse_parts(blocks, SH_PARTS_ANY);
+    int32_t list[1], block = part_leave(blocks, 'a', 20);
+    assert_int_equal(sh_blocks_cached(blocks), 1);
+    assert_int_equal(part_find(blocks, 'a', B, 12).count, 12);
+    assert_int_equal(part_find(blocks, 'a', B, 31).count, 20);
+    assert_int_equal(part_find(blocks, 'a', 9, 31).count, 9);
+    assert_int_equal(part_find(blocks, 'a', SH_PART_MIN - 1, 31).count, 0);
+    assert_int_equal(part_find(blocks, 'b', B, 31).count, 0);
+    assert_int_equal(part_find(blocks, 'a', B, 31).block, block);
+    run(blocks, "a", list); /* a full one has more */
+    assert_int_equal(part_find(blocks, 'a', B, 31).block, list[0]);
+    assert_int_equal(part_find(blocks, 'a', B, 31).count, 31);
+    sh_blocks_release(blocks, list, 1);
+    sh_blocks_free(blocks);
+}
+
+TEST(parts_are_kept_once_and_evicted_like_others)
+{
+    UNUSED_STATE;
+    sh_blocks *blocks = sh_blocks_create(2, secret, root);
+    sh_blocks_reuse_parts(blocks, SH_PARTS_ANY);
+    part_leave(blocks, 'a', 20);
+    part_leave(blocks, 'a', 20);
+    part_leave(blocks, 'a', 10);
+    assert_int_equal(sh_blocks_cached(blocks), 1);
+    part_leave(blocks, 'a', 30); /* takes the place of the shorter one */
+    assert_int_equal(sh_blocks_cached(blocks), 1);
+    part_leave(blocks, 'b', 30);
+    assert_int_equal(sh_blocks_cached(blocks), 2);
+    assert_int_equal(part_find(blocks, 'a', B, 31).count, 30); /* so b is the oldest */
+    part_leave(blocks, 'c', 30);
+    assert_int_equal(part_find(blocks, 'b', B, 31).count, 0);
+    assert_int_equal(part_find(blocks, 'a', B, 31).count, 30);
+    assert_int_equal(part_find(blocks, 'c', B, 31).count, 30);
+    assert_int_equal(sh_blocks_available(blocks), 2);
+    sh_blocks_free(blocks);
+}
+
+TEST(a_state_is_reused_only_where_it_ends)
+{
+    UNUSED_STATE;
+    sh_blocks *blocks = sh_blocks_create(COUNT, secret, root);
+    sh_blocks_reuse_parts(blocks, SH_PARTS_WHOLE);
+    part_leave(blocks, 'a', 20);
+    part_leave(blocks, 'a', 25);
+    assert_int_equal(sh_blocks_cached(blocks), 2);
+    assert_int_equal(part_find(blocks, 'a', B, 19).count, 0);
+    assert_int_equal(part_find(blocks, 'a', B, 20).count, 20);
+    assert_int_equal(part_find(blocks, 'a', 24, 31).count, 20);
+    assert_int_equal(part_find(blocks, 'a', B, 31).count, 25);
+    sh_blocks_free(blocks);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -165,6 +243,9 @@ int main(void)
         cmocka_unit_test(a_promise_is_seen_and_dropped_when_its_block_is_never_computed),
         cmocka_unit_test(take_fails_when_all_blocks_are_held),
         cmocka_unit_test(random_use_keeps_counts_and_prefixes_right),
+        cmocka_unit_test(the_longest_beginning_of_a_block_is_found),
+        cmocka_unit_test(parts_are_kept_once_and_evicted_like_others),
+        cmocka_unit_test(a_state_is_reused_only_where_it_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

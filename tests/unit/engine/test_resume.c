@@ -226,6 +226,7 @@ static struct bench *bench_open(int blocks, int drafts, int stages)
                               .drafts = drafts};
     b->refusal = SH_ERR_GROUP;
     b->blocks = sh_blocks_create(blocks, (sh_key128){1, 2}, (sh_key128){3, 4});
+    sh_blocks_reuse_parts(b->blocks, SH_PARTS_ANY);
     for (int i = 0; i < STAGES; i++) b->plans[i] = sh_step_plan_create(&b->opts.limits);
     b->copy = sh_step_plan_create(&b->opts.limits);
     bench_start(b);
@@ -278,8 +279,19 @@ static bool model_run(struct bench *b, const sh_step_plan *plan, int break_at, s
     sh_span spans[SLOTS];
     sh_step_plan_pack(plan, &bytes);
     CHECK_OK(sh_step_plan_unpack(sh_buf_str(&bytes), b->copy, &err), err);
-    sh_buf_reset(&bytes);
     CHECK_OK(sh_batch_state_apply(b->state, b->copy, spans, &err), err);
+    sh_buf_clear(&bytes);
+    sh_step_masks_await(plan);
+    sh_step_masks_pack(plan, &bytes);
+    CHECK_OK(sh_step_masks_unpack(sh_buf_str(&bytes), b->copy, &err), err);
+    sh_batch_state_take_masks(b->state, b->copy);
+    sh_buf_reset(&bytes);
+    if (break_at == 0) return false;
+    for (int i = 0; i < b->copy->seq_count; i++) {
+        const sh_step_seq *seq = &b->copy->seqs[i];
+        int32_t *to = b->kv[spans[i].blocks[seq->pos / SH_KV_BLOCK]];
+        if (seq->copies) memmove(to, b->kv[seq->copied], sizeof(b->kv[0]));
+    }
     const sh_adjust *adjusts = b->copy->adjusts;
     for (int i = 0, at = 0; i < b->copy->seq_count; i++) {
         const sh_span *span = &spans[i];
@@ -354,6 +366,7 @@ static void bench_lose(struct bench *b, const struct ask *asks, int count, bool 
         int total = sh_blocks_total(b->blocks);
         sh_blocks_free(b->blocks);
         b->blocks = sh_blocks_create(total, (sh_key128){5, b->random}, (sh_key128){3, 4});
+        sh_blocks_reuse_parts(b->blocks, SH_PARTS_ANY);
         memset(b->kv, 0x3f, sizeof(b->kv));
     }
     bench_start(b);

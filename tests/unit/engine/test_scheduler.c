@@ -674,21 +674,64 @@ TEST(masks_of_a_plan_become_part_of_the_state)
     sh_err err;
     plan_with_masks(b->copy);
     CHECK_OK(sh_batch_state_apply(b->state, b->copy, b->spans, &err), err);
+    sh_batch_state_take_masks(b->state, b->copy);
     const uint64_t *mask = sh_batch_state_mask(b->state, &b->copy->draws[0]);
     assert_memory_equal(mask, b->copy->mask_words,
                         sh_step_mask_words(&b->opts.limits) * sizeof(*mask));
     b->copy->draws[0].mask = 0;
     assert_null(sh_batch_state_mask(b->state, &b->copy->draws[0]));
-    b->copy->mask_words[0] ^= 4; /* one token */
+    b->copy->mask_numbers[1] = 6;
     CHECK_OK(sh_batch_state_apply(other, b->copy, b->spans, &err), err);
     assert_true(sh_batch_state_fingerprint(other) != sh_batch_state_fingerprint(b->state));
-    b->copy->mask_words[0] ^= 4; /* the state is that of the masks, not of their history */
+    CHECK_OK(sh_batch_state_apply(b->state, b->copy, b->spans, &err), err);
+    b->copy->mask_numbers[1] = 8; /* which numbers there are, not the order in which they came */
     CHECK_OK(sh_batch_state_apply(other, b->copy, b->spans, &err), err);
     assert_true(sh_batch_state_fingerprint(other) == sh_batch_state_fingerprint(b->state));
     b->copy->draws[0].mask = 3; /* which no plan has brought */
     assert_int_equal(sh_batch_state_apply(other, b->copy, b->spans, &err), SH_ERR_GROUP);
     assert_string_equal(err.text, "draw 0: there is no mask 3");
     sh_batch_state_free(other);
+    bench_close(b);
+}
+
+/* A copy of the plan, as another rank has it. */
+static void copy_plan(struct bench *b)
+{
+    sh_buf bytes = {0};
+    sh_err err;
+    sh_step_plan_pack(b->plan, &bytes);
+    CHECK_OK(sh_step_plan_unpack(sh_buf_str(&bytes), b->copy, &err), err);
+    sh_buf_reset(&bytes);
+}
+
+TEST(the_bits_of_masks_follow_the_plan_and_fit_no_other)
+{
+    UNUSED_STATE;
+    struct bench *b = bench_open(BLOCKS_MAX, 0);
+    size_t words = sh_step_mask_words(&b->opts.limits);
+    sh_buf bytes = {0};
+    sh_err err;
+    plan_with_masks(b->plan);
+    b->plan->step = 5;
+    copy_plan(b);
+    memset(b->copy->mask_words, 0, 2 * words * sizeof(uint64_t));
+    sh_step_masks_pack(b->plan, &bytes);
+    assert_int_equal(bytes.len, sh_step_masks_bytes(b->copy));
+    CHECK_OK(sh_step_masks_unpack(sh_buf_str(&bytes), b->copy, &err), err);
+    assert_memory_equal(b->copy->mask_words, b->plan->mask_words, 2 * words * sizeof(uint64_t));
+    for (size_t len = 0; len < bytes.len; len++)
+        assert_true(sh_step_masks_unpack((sh_str){bytes.ptr, len}, b->copy, &err) < 0);
+    b->copy->step = 6;
+    assert_true(sh_step_masks_unpack(sh_buf_str(&bytes), b->copy, &err) < 0);
+    b->copy->step = 5;
+    b->copy->mask_count = 1;
+    assert_true(sh_step_masks_unpack(sh_buf_str(&bytes), b->copy, &err) < 0);
+    copy_plan(b); /* a token that the model does not have */
+    b->plan->mask_words[words - 1] |= (uint64_t)1 << VOCAB % 64;
+    sh_buf_clear(&bytes);
+    sh_step_masks_pack(b->plan, &bytes);
+    assert_true(sh_step_masks_unpack(sh_buf_str(&bytes), b->copy, &err) < 0);
+    sh_buf_reset(&bytes);
     bench_close(b);
 }
 
@@ -735,11 +778,6 @@ TEST(masks_that_cannot_be_are_refused)
         sh_step_plan_pack(b->plan, &bytes);
         assert_true(sh_step_plan_unpack(sh_buf_str(&bytes), b->copy, &err) < 0);
     }
-    plan_with_masks(b->plan); /* a token that the model does not have */
-    b->plan->mask_words[sh_step_mask_words(&b->opts.limits) - 1] |= (uint64_t)1 << VOCAB % 64;
-    sh_buf_clear(&bytes);
-    sh_step_plan_pack(b->plan, &bytes);
-    assert_true(sh_step_plan_unpack(sh_buf_str(&bytes), b->copy, &err) < 0);
     sh_buf_reset(&bytes);
     bench_close(b);
 }
@@ -796,6 +834,7 @@ int main(void)
         cmocka_unit_test(a_sequence_is_pooled_or_drawn_from),
         cmocka_unit_test(outputs_are_asked_for_only_where_there_is_memory_for_them),
         cmocka_unit_test(masks_of_a_plan_become_part_of_the_state),
+        cmocka_unit_test(the_bits_of_masks_follow_the_plan_and_fit_no_other),
         cmocka_unit_test(masks_that_cannot_be_are_refused),
         cmocka_unit_test(a_mask_is_sent_once_until_others_need_its_number),
     };

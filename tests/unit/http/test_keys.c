@@ -85,7 +85,7 @@ TEST(a_key_may_have_a_name_and_limits)
     sh_http_keys *keys = sh_http_keys_create();
     CHECK_OK(object_add(keys,
                         ALICE ",\"requests_per_minute\":60,\"tokens_per_minute\":1000,"
-                              "\"models\":[\"a\",\"b\"],\"expires\":\"2026-12-31\"}",
+                              "\"models\":[\"a\",\"b\"],\"expires\":\"2026-12-31\",\"admin\":true}",
                         &err),
              err);
     /* sha256sum of sk-b-7hWm29Kc5r8t */
@@ -104,6 +104,8 @@ TEST(a_key_may_have_a_name_and_limits)
     assert_int_equal(alice->model_count, 2);
     assert_string_equal(alice->models[1], "b");
     assert_int_equal(alice->expires_s, 1798761600); /* the end of that day */
+    assert_true(alice->admin);
+    assert_false(bob->admin);
     assert_int_equal(bob->expires_s, 1798761601);
     assert_int_equal(bob->requests_per_minute, 0);
     assert_ptr_equal(sh_http_keys_named(keys, "bob"), bob);
@@ -129,6 +131,7 @@ TEST(an_object_that_is_not_understood_is_refused)
         {ALICE ",\"requests_per_minute\":0}", "'requests_per_minute' must be"},
         {ALICE ",\"requests_per_minute\":1.5}", "'requests_per_minute' must be"},
         {ALICE ",\"tokens_per_minute\":\"1\"}", "'tokens_per_minute' must be"},
+        {ALICE ",\"admin\":1}", "'admin' must be"},
         {ALICE ",\"models\":[]}", "'models' must be"},
         {ALICE ",\"models\":[1]}", "'models' must be"},
         {ALICE ",\"expires\":\"tomorrow\"}", "'expires' must be"},
@@ -173,7 +176,9 @@ TEST(a_file_may_have_objects_in_lines_or_in_a_list)
         if (cases[i].says == NULL) {
             CHECK_OK(status, err);
             assert_int_equal(sh_http_keys_count(keys), 2);
-            assert_non_null(sh_http_keys_find(keys, SH_STR("sk-c-9kPq35Nv1w7z")));
+            const sh_http_key_info *plain = sh_http_keys_find(keys, SH_STR("sk-c-9kPq35Nv1w7z"));
+            assert_non_null(plain);
+            assert_int_equal(plain->admin, plain->name[0] == '\0');
         } else {
             CHECK_FAILS(status, err, path);
             if (strcmp(cases[i].says, "JSON") != 0)

@@ -157,8 +157,9 @@ static void check_batches(const char *level, sh_activations mode, const sh_quant
         memcpy(alone + t * raw.rows, y, row);
         free(y);
     }
-    int step = SLOW ? 11 : raw.cols > SH_ACTS_NARROW ? 6 : 1;
-    for (int tokens = 2; tokens <= TOKENS_MAX; tokens += step) {
+    /* Kernels treat a few tokens in a way of their own. */
+    int step = raw.cols > SH_ACTS_NARROW ? 6 : 1;
+    for (int tokens = 2; tokens <= TOKENS_MAX; tokens += SLOW ? 11 : tokens < 8 ? 1 : step) {
         sh_device *with = tokens % 3 == 0 ? wide : dev;
         float *y = product_of(with, &m, x, tokens);
         check_same_bits(level, alone, y, row * (size_t)tokens);

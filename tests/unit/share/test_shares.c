@@ -198,7 +198,7 @@ TEST(other_weights_of_the_same_shape_are_noticed)
 }
 
 /* A layer with matrices of several pieces. */
-TEST(other_shares_use_what_is_here_of_the_same_rows)
+TEST(other_shares_use_all_that_is_here_of_them)
 {
     UNUSED_STATE;
     const sh_str text = SH_STR(
@@ -217,9 +217,16 @@ TEST(other_shares_use_what_is_here_of_the_same_rows)
     CHECK_OK(sh_shard_plan(&config, &(sh_plan_opts){2, 1, (double[]){3, 2}, 0}, uneven, &err), err);
     empty_cache();
     host h = host_open(model);
-    load_and_compare(&h, LIMIT, &even[1]);
-    sh_shard_origin other = load_and_compare(&h, LIMIT, &uneven[1]);
-    assert_true(other.link > 0 && other.disk > 2 << 20);
+    uint64_t large = load_and_compare(&h, LIMIT, &even[1]).link;
+    sh_shard_origin less = load_and_compare(&h, LIMIT, &uneven[1]);
+    assert_int_equal(less.link, 0); /* all of it was a part of the larger share */
+    assert_true(less.disk < large);
+    empty_cache();
+    assert_int_equal(load_and_compare(&h, LIMIT, &uneven[1]).link, less.disk);
+    sh_shard_origin more = load_and_compare(&h, LIMIT, &even[1]);
+    assert_int_equal(more.disk, less.disk);
+    assert_int_equal(more.link, large - less.disk); /* only the rest travels */
+    assert_int_equal(load_and_compare(&h, LIMIT, &even[1]).link, 0);
     host_close(&h);
     sh_config_reset(&config);
     free(model);
@@ -408,7 +415,7 @@ int main(void)
         cmocka_unit_test(a_journal_with_half_a_line_and_nonsense_is_used_as_far_as_it_is_good),
         cmocka_unit_test(what_came_before_the_link_was_cut_is_kept),
         cmocka_unit_test(other_weights_of_the_same_shape_are_noticed),
-        cmocka_unit_test(other_shares_use_what_is_here_of_the_same_rows),
+        cmocka_unit_test(other_shares_use_all_that_is_here_of_them),
         cmocka_unit_test(the_model_that_was_not_used_lately_goes_first),
         cmocka_unit_test(a_cache_that_is_too_small_keeps_a_part_and_everything_works),
         cmocka_unit_test(two_processes_do_not_share_a_folder),

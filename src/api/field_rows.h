@@ -1,11 +1,11 @@
-/* sampling_rows.h - rows of field tables that mean the same in every dialect.
+/* field_rows.h - rows of field tables that mean the same in every dialect.
  *
  * What a dialect reads starts with its sh_job_spec, so a row has one offset for all of them. A
  * dialect with another range or default for a name has its own row.
  *
  * Threads: constants. */
-#ifndef SH_API_SAMPLING_ROWS_H
-#define SH_API_SAMPLING_ROWS_H
+#ifndef SH_API_FIELD_ROWS_H
+#define SH_API_FIELD_ROWS_H
 
 #include "api/field.h"
 #include "api/job_spec.h"
@@ -72,6 +72,13 @@
         .name = "stream", .type = SH_FIELD_BOOL, .fallback = "false",                              \
         .meaning = "Send the answer as server-sent events while it is generated.",                 \
         .offset = offsetof(sh_job_spec, stream)                                                    \
+    }
+#define SH_ROW_DIMENSIONS                                                                          \
+    {                                                                                              \
+        .name = "dimensions", .type = SH_FIELD_INT, .min = 1, .max = 1 << 20,                      \
+        .meaning =                                                                                 \
+            "Shorten vectors to so many numbers; only for models whose config.json allows it.",    \
+        .offset = offsetof(sh_job_spec, dimensions)                                                \
     }
 
 #endif
