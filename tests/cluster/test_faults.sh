@@ -38,6 +38,8 @@ running() { # waits until rank 0 is running operations
     within 60 grep -q "phase stress" 0.out && sleep .2 || { echo "the group did not form:"; cat ./*.err; return 1; }
 }
 group() { start 2 3 "$@"; sleep .1; start 1 2 "$@"; start 0 1 "$@"; running; }
+listening() { on 1 ss -Hltn "sport = :9000" | grep -q .; }
+connected() { on 1 ss -Htn state established "sport = :9000" | grep -q .; } # a rank to rank 0
 fault() { t0=$(now); } # `ends` measures from here
 # ends LIMIT NAME...: all have exited before the limit.
 ends() {
@@ -119,26 +121,28 @@ patient() {
 check "a longer --peer-timeout-ms tolerates a longer silence" try patient
 
 port_taken() {
-    start 0 1 && sleep .7 && fault && start 0b 1 && ends 1 0b &&
+    start 0 1 && within 30 listening && fault && start 0b 1 && ends 1 0b &&
         said 1 "cannot listen on 10.77.0.1:9000: Address already in use" 0b
 }
 check "a port that is in use is reported at once" try port_taken
 
 version() {
-    "$work/other" --version | grep -q 9.9.9 && start 0 1 && start 1 2 && sleep .7 && fault &&
+    "$work/other" --version | grep -q 9.9.9 && start 0 1 && start 1 2 && within 30 connected && fault &&
         binary=$work/other start 2 3 && ends 1.5 0 1 2 && said 3 "rank 2 has version 9.9.9, but rank 0 has" 0 1 2
 }
 check "a rank of another version is reported on every rank, with both versions" try version
 
 world() {
-    start 0 1 && start 1 2 && sleep .7 && fault && start 2 3 --hostfile "$work/four.json" && ends 1.5 0 1 2 &&
+    start 0 1 && start 1 2 && within 30 connected && fault && start 2 3 --hostfile "$work/four.json" &&
+        ends 1.5 0 1 2 &&
         said 3 "rank 2 has world size 4, but rank 0 has 3" 0 1 2
 }
 check "a different world size is reported on every rank" try world
 
 twice() {
-    start 0 1 && start 1 2 && sleep .7 && fault && start 1b 3 --listen 10.77.0.3:9000 && ends 1.5 0 1 1b &&
-        said 3 "rank 1 was started twice: at 10.77.0.2:[0-9]+ and at 10.77.0.3" 0 1 1b
+    start 0 1 && start 1 2 && within 30 connected && fault && start 1b 3 --listen 10.77.0.3:9000 &&
+        ends 1.5 0 1 1b &&
+        said 3 "rank 1 was started twice: at 10.77.0.[23]:[0-9]+ and at 10.77.0.[23]" 0 1 1b
 }
 check "a duplicate rank while the group forms is reported on every rank" try twice
 
@@ -172,7 +176,7 @@ pester() {
     pid[stranger]=$!
 }
 strangers() {
-    start 0 1 && sleep .4 && pester && sleep .7 && fault && start 1 2 && start 2 3 && running &&
+    start 0 1 && within 30 listening && pester && sleep .7 && fault && start 1 2 && start 2 3 && running &&
         before "$(sum "$(now) - $t0")" "2 + $slack + 2 * ($(crowd) - 1)" &&
         grep "refused a connection from 10.77.0.4" 0.err
 }
