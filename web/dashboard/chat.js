@@ -123,10 +123,17 @@ export class Chat {
 
   // Sends a message; false if that is not possible now.
   say(text, files = [], parent = this.current.leaf) {
-    if (this.busy || this.controls.check() !== '') return false;
+    if (this.busy || !this.settingsFit()) return false;
     add(this.current, { role: 'user', content: text, ...(files.length > 0 ? { files } : {}) }, parent);
     this.answer();
     return true;
+  }
+
+  // The settings may be folded away: what is wrong with them is said here too.
+  settingsFit() {
+    const problem = this.controls.check();
+    if (problem !== '') this.notice.show(`Nothing was sent. System prompt and sampling: ${problem}`, { bad: true });
+    return problem === '';
   }
 
   edit(index, text) {
@@ -137,7 +144,7 @@ export class Chat {
   // Another answer: a branch of its own, unless the first one is empty.
   again(index) {
     const chat = this.current, message = chat.messages[index];
-    if (this.busy || this.controls.check() !== '') return;
+    if (this.busy || !this.settingsFit()) return;
     const empty = !message.content && !message.reasoning && !message.calls?.length && !chat.messages.some((m) => m.parent === index);
     chat.leaf = empty ? index : message.parent;
     this.answer(empty ? message : undefined);
