@@ -10,6 +10,7 @@ import { MessageView } from './message.js';
 import { Notice, Sidebar, exportJson, exportMarkdown } from './sidebar.js';
 
 const SAVE_MS = 3000; // a streaming answer is stored this often
+const SAVE_WAIT_MS = 500; // the question is stored before it is sent, but a slow disk does not hold it up
 const AT_END = 24; // pixels
 const IDEAS = ['Tell me a short story about the sea.', 'What can you do?', 'Once upon a time'];
 
@@ -168,7 +169,7 @@ export class Chat {
     this.show();
     const painter = new Painter(() => this.redraw(message));
     let saved = performance.now();
-    await this.chats.save(chat);
+    await Promise.race([this.chats.save(chat), new Promise((done) => { setTimeout(done, SAVE_WAIT_MS); })]);
     const status = await streamAnswer(message, body, abort.signal, () => {
       painter.ask();
       if (performance.now() - saved < SAVE_MS) return;

@@ -136,6 +136,7 @@ export class Chats {
     try {
       const transaction = this.store.transaction('chats', 'readwrite'), end = finished(transaction);
       change(transaction.objectStore('chats'));
+      transaction.commit?.(); // at once: a page that is being closed would lose it
       await end;
       this.tabs?.postMessage(id);
       if (this.failed) this.on.problem('');
