@@ -116,4 +116,4 @@ function finish() {
   process.exit(tally.failures === 0 ? 0 : 1);
 }
 
-module.exports = { Front, check, chunk, event, finish, launch, must, saying, sleep, until };
+module.exports = { Front, check, chunk, event, finish, freePort, launch, must, saying, sleep, tally, until };
