@@ -87,8 +87,8 @@ async function lists(page, front) {
     await page.locator('.chat-log').focus();
     await page.keyboard.press('f');
     await page.keyboard.type('CHANGED question');
-    await until('one result', async () => (await text(page, '.found')) === '1 conversation');
-    must((await text(page, '.snippet mark')) === 'Changed question', await text(page, '.snippet'));
+    await until('the result', async () => (await page.locator('.snippet mark').allTextContents()).join() === 'Changed question');
+    must((await text(page, '.found')) === '1 conversation', await text(page, '.found'));
     await page.keyboard.press('Enter');
     await until('the branch', async () => (await text(page, '.message.user .plain')) === 'Changed question');
     await page.locator('#chat-search').fill('anglerfish deep');
@@ -173,6 +173,13 @@ async function settings(page, front) {
     await say(page, front, 'Two');
     await page.locator('.chat-name', { hasText: 'What is this?' }).click();
     await until('its own', async () => (await page.inputValue('#control-system')) === 'Be brief.');
+    await page.fill('#control-tools', '[{');
+    const before = front.count;
+    await page.locator('#chat-input').fill('Not now');
+    await page.locator('#chat-input').press('Enter');
+    await until('the reason', async () => /Nothing was sent.*Tools:/.test(await page.locator('.chat-notice.bad').last().innerText().catch(() => '')));
+    must(front.count === before && (await page.inputValue('#chat-input')) === 'Not now', 'it was sent');
+    await page.locator('.chat-notice.bad button[aria-label="Dismiss"]').last().click();
     await page.locator('button', { hasText: 'Reset to the model' }).click();
   });
 }
@@ -411,7 +418,7 @@ async function keyboard(page, front) {
     await page.locator('.chat-log').focus();
     await page.keyboard.press('f');
     await page.keyboard.type('only keys');
-    await until('found', async () => (await text(page, '.found')) === '1 conversation');
+    await until('found', async () => (await page.locator('.snippet mark').allTextContents()).join() === 'Only keys');
     await page.keyboard.press('Tab');
     must(await page.evaluate(() => document.activeElement.classList.contains('chat-name')), 'the list is not next');
     await page.keyboard.press('Tab');

@@ -10,6 +10,7 @@ import { MessageView } from './message.js';
 import { Notice, Sidebar, exportJson, exportMarkdown } from './sidebar.js';
 
 const SAVE_MS = 3000; // a streaming answer is stored this often
+const SAVE_WAIT_MS = 500; // the question is stored before it is sent, but a slow disk does not hold it up
 const AT_END = 24; // pixels
 const IDEAS = ['Tell me a short story about the sea.', 'What can you do?', 'Once upon a time'];
 
@@ -123,10 +124,17 @@ export class Chat {
 
   // Sends a message; false if that is not possible now.
   say(text, files = [], parent = this.current.leaf) {
-    if (this.busy || this.controls.check() !== '') return false;
+    if (this.busy || !this.settingsFit()) return false;
     add(this.current, { role: 'user', content: text, ...(files.length > 0 ? { files } : {}) }, parent);
     this.answer();
     return true;
+  }
+
+  // The settings may be folded away: what is wrong with them is said here too.
+  settingsFit() {
+    const problem = this.controls.check();
+    if (problem !== '') this.notice.show(`Nothing was sent. System prompt and sampling: ${problem}`, { bad: true });
+    return problem === '';
   }
 
   edit(index, text) {
@@ -137,7 +145,7 @@ export class Chat {
   // Another answer: a branch of its own, unless the first one is empty.
   again(index) {
     const chat = this.current, message = chat.messages[index];
-    if (this.busy || this.controls.check() !== '') return;
+    if (this.busy || !this.settingsFit()) return;
     const empty = !message.content && !message.reasoning && !message.calls?.length && !chat.messages.some((m) => m.parent === index);
     chat.leaf = empty ? index : message.parent;
     this.answer(empty ? message : undefined);
@@ -161,7 +169,7 @@ export class Chat {
     this.show();
     const painter = new Painter(() => this.redraw(message));
     let saved = performance.now();
-    await this.chats.save(chat);
+    await Promise.race([this.chats.save(chat), new Promise((done) => { setTimeout(done, SAVE_WAIT_MS); })]);
     const status = await streamAnswer(message, body, abort.signal, () => {
       painter.ask();
       if (performance.now() - saved < SAVE_MS) return;

@@ -20,9 +20,10 @@ function openStore() {
   });
 }
 
-function readAll(store) {
+// One conversation, or all of them without an id.
+function read(store, id) {
   return new Promise((resolve, reject) => {
-    const request = store.transaction('chats').objectStore('chats').getAll();
+    const chats = store.transaction('chats').objectStore('chats'), request = id === undefined ? chats.getAll() : chats.get(id);
     request.onsuccess = () => resolve(request.result);
     request.onerror = () => reject(request.error);
   });
@@ -58,17 +59,17 @@ export class Chats {
       this.store = await openStore();
       const broken = await this.load();
       if (broken > 0) this.on.problem(`${broken} stored conversations cannot be read and are left out.`);
+      this.tabs = new BroadcastChannel('shoal.chats');
+      this.tabs.onmessage = (event) => this.changedElsewhere(String(event.data));
     } catch (error) {
       this.on.problem(`Conversations cannot be stored in this browser and are gone when the page closes: ${error.message}`);
     }
-    this.tabs = new BroadcastChannel('shoal.chats');
-    this.tabs.onmessage = (event) => this.changedElsewhere(String(event.data));
   }
 
   async load() {
     let broken = 0;
     const stored = [];
-    for (const value of await readAll(this.store)) {
+    for (const value of await read(this.store)) {
       try { stored.push(clean(settle(value), 'stored')); } catch { broken++; }
     }
     for (const chat of this.takeOld()) stored.push(chat);
@@ -135,6 +136,7 @@ export class Chats {
     try {
       const transaction = this.store.transaction('chats', 'readwrite'), end = finished(transaction);
       change(transaction.objectStore('chats'));
+      transaction.commit?.(); // at once: a page that is being closed would lose it
       await end;
       this.tabs?.postMessage(id);
       if (this.failed) this.on.problem('');
@@ -150,7 +152,7 @@ export class Chats {
   // Another tab has stored or deleted a conversation.
   async changedElsewhere(id) {
     const mine = this.all.find((chat) => chat.id === id);
-    const value = (await readAll(this.store)).find((chat) => chat.id === id);
+    const value = await read(this.store, id);
     if (this.writing.has(id)) return;
     if (value === undefined) { if (mine !== undefined && mine !== this.current) this.all = this.all.filter((chat) => chat !== mine); }
     else {

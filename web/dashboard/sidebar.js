@@ -95,12 +95,13 @@ export class Sidebar {
   get isOpen() { return this.el.classList.contains('open'); }
 
   draw() {
-    const query = this.query.value.trim(), held = document.activeElement?.closest?.('.chat-list li')?.dataset.id;
+    const query = this.query.value.trim(), held = this.list.contains(document.activeElement) ? document.activeElement : null;
     const rows = query === '' ? this.chats.all.map((chat) => ({ chat, index: -1, snippet: null })) : search(this.chats.all, query);
     this.found.hidden = query === '';
     this.found.textContent = rows.length === 0 ? 'Nothing found' : `${rows.length} ${rows.length === 1 ? 'conversation' : 'conversations'}`;
+    const { id } = held?.closest('li')?.dataset ?? {}, kind = held?.classList.contains('chat-name') ? '.chat-name' : '.delete';
     this.list.replaceChildren(...rows.map((row) => this.row(row)));
-    if (held !== undefined) [...this.list.children].find((li) => li.dataset.id === held)?.querySelector('.chat-name').focus();
+    if (id !== undefined) [...this.list.children].find((li) => li.dataset.id === id)?.querySelector(kind).focus();
   }
 
   row({ chat, index, snippet }) {
@@ -110,7 +111,7 @@ export class Sidebar {
         onclick: () => this.on.open(chat, index) }, h('span', { class: 'name' }, title),
       running ? h('span', { class: 'running', role: 'img', 'aria-label': 'answering' }) : null,
       snippet === null ? null : h('span', { class: 'snippet' }, snippet[0], h('mark', null, snippet[1]), snippet[2])),
-      button('×', () => this.remove(chat), { class: 'quiet small', 'aria-label': `Delete ${title}` }));
+      button('×', () => this.remove(chat), { class: 'quiet small delete', 'aria-label': `Delete ${title}` }));
   }
 
   remove(chat) {
