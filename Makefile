@@ -76,6 +76,9 @@ TEST_SRC  := $(sort $(shell find tests/unit -name 'test_*.c' | grep -E '^tests/u
 TEST_BIN  := $(TEST_SRC:%.c=$(B)/%)
 FUZZ_SRC  := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_BIN  := $(FUZZ_SRC:tests/fuzz/%.c=build/fuzz/%)
+# Benchmarks are compiled with the tests, so that they keep up with what they measure. bench_mpi is built by hand, with an mpicc.
+BENCH_SRC := $(filter-out bench/bench_mpi.c,$(wildcard bench/*.c))
+BENCH_BIN := $(BENCH_SRC:%.c=$(B)/%)
 
 # One plugin for each MPI library whose compiler is installed; without one, the program has no MPI support.
 MPI_FAMILIES := $(foreach f,openmpi mpich,$(if $(shell command -v mpicc.$(f)),$(f)))
@@ -91,7 +94,7 @@ RDMA_LIB_Darwin := -lrdma
 RDMA_HEADER     := $(shell echo '\#include <infiniband/verbs.h>' | $(CC) -E - >/dev/null 2>&1 && echo yes)
 PLUGINS         += $(if $(RDMA_HEADER),$(B)/shoal-rdma.so)
 
-.PHONY: bench-kernels bench-grammar bench-drafts all help check unit fenced lint format asan tsan debug fuzz fuzz-build load soak chaos rdma-check nightly bare-check
+.PHONY: bench-kernels bench-grammar bench-drafts all help check unit unit-build fenced lint format asan tsan debug fuzz fuzz-build load soak chaos rdma-check nightly bare-check
 .PHONY: macos-check clean docs program tests
 all: program ## build the release program, build/shoal
 
@@ -151,12 +154,12 @@ $(B)/tests/unit/%: tests/unit/%.c $(B)/libshoal.a Makefile
 	@echo "CC $<"
 	@$(CC) $(CFLAGS_ALL) -Itests -MMD -MP -o $@ $< $(B)/libshoal.a -lcmocka $(LIBS)
 
--include $(OBJ:.o=.d) $(TEST_BIN:=.d)
+-include $(OBJ:.o=.d) $(TEST_BIN:=.d) $(BENCH_BIN:=.d)
 
 # ---- tests ----------------------------------------------------------------------------------------
 
 TEST_TOOLS := $(B)/tests/soak/soak $(B)/tests/text/grammar_tool
-tests: program examples $(TEST_BIN) $(TEST_TOOLS)
+tests: program examples $(TEST_BIN) $(TEST_TOOLS) $(BENCH_BIN)
 
 $(TEST_TOOLS): $(B)/%: %.c $(B)/libshoal.a Makefile
 	@mkdir -p $(@D)
@@ -166,7 +169,9 @@ $(TEST_TOOLS): $(B)/%: %.c $(B)/libshoal.a Makefile
 check: tests ## run all tests of this variant
 	tests/run.sh $(B)
 
-unit: $(TEST_BIN) ## run only the unit tests
+unit-build: $(TEST_BIN)
+
+unit: unit-build ## run only the unit tests
 	tests/run.sh $(B) unit
 
 fenced: $(TEST_BIN) ## run what is above the device on one whose memory only its ops can touch
@@ -219,7 +224,8 @@ fuzz: ## run every fuzz target for FUZZ_SECONDS (600)
 
 $(B)/bench/%: bench/%.c $(B)/libshoal.a Makefile
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS_ALL) -Itests -MMD -MP -o $@ $< $(B)/libshoal.a $(LIBS)
+	@echo "CC $<"
+	@$(CC) $(CFLAGS_ALL) -Itests -MMD -MP -o $@ $< $(B)/libshoal.a $(LIBS)
 
 bench-kernels: $(B)/bench/bench_matmul ## time the matrix products: GOP/s and GB/s next to the machine's peaks
 	$(B)/bench/bench_matmul $(ARGS)
@@ -235,7 +241,7 @@ load: program $(B)/bench/fake_engine ## measure the API under load
 
 # ---- chores ---------------------------------------------------------------------------------------
 
-FORMATTED := $(shell find src include tests plugins examples -name '*.[ch]')
+FORMATTED := $(shell find src include tests bench plugins examples -name '*.[ch]')
 
 format: ## format all sources
 	clang-format -i $(FORMATTED)
@@ -247,7 +253,7 @@ macos-check: ## compile all sources for macOS, with MACOS_CC or an installed com
 	tools/macos_check.sh
 
 # Compiler warnings for all sources and tests, without building.
-SYNTAX := $(SRC:%=syntax/%) $(TEST_SRC:%=syntax/%) $(FUZZ_SRC:%=syntax/%) syntax/tests/soak/soak.c syntax/tests/text/grammar_tool.c
+SYNTAX := $(SRC:%=syntax/%) $(TEST_SRC:%=syntax/%) $(FUZZ_SRC:%=syntax/%) $(BENCH_SRC:%=syntax/%) syntax/tests/soak/soak.c syntax/tests/text/grammar_tool.c
 .PHONY: syntax $(SYNTAX)
 syntax: $(SYNTAX)
 syntax/src/base/version.c: CFLAGS_ALL += -DSH_VERSION='"$(VERSION)"'

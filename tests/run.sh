@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Runs the tests of one build variant, each program under a time limit, and sums up what they say in TAP.
-#   tests/run.sh build/release [unit|FOLDER ...]
+#   tests/run.sh build/release [unit|alone|together|FOLDER ...]
 # Unit tests are cmocka programs; every other folder of tests/ has executable scripts test_*.sh or test_*.js that print
 # TAP lines ("ok 1 - claim", "not ok ...", "ok 2 - claim # SKIP why"). More run at once than there are processors, since
 # most wait more than they compute (SHOAL_TEST_JOBS is how many); those of tests/long.txt start first, so that none of
-# them is left at the end. A script that measures time says so in a line "# alone: why" and has the machine to itself.
-# Whatever ends first, it is shown and logged in the order in which they start. There is no second try: a flaky test is a
-# failing test. SHOAL_TEST_LIMIT is the limit in seconds; SHOAL_TEST_UNITS, a regular expression, picks unit tests by
+# them is left at the end. A script that measures time says so in a line "# alone: why" and has the machine to itself
+# before the others start.
+# Whatever ends first, it is shown and logged in the order in which they start. There is no second try: a flaky test is
+# a failing test. SHOAL_TEST_LIMIT is the limit in seconds; SHOAL_TEST_UNITS, a regular expression, picks unit tests by
 # their folder. Whoever is over the limit gets SIGABRT, says where it is (tests/tap.sh, tests/test.h), and is killed.
 set -u
 build=$1; shift
@@ -95,7 +96,8 @@ run_all() {
 # Reads names, writes those of tests/long.txt first, in its order, then the others.
 long_first() {
     awk -v build="$build/" 'FILENAME != "-" { place[$1] = FNR; next }
-        { name = $0; sub(build, "", name); sub("tests/", "", name); print (name in place ? place[name] : 9999) "\t" $0 }' \
+        { name = $0; sub(build, "", name); sub("tests/", "", name)
+            print (name in place ? place[name] : 9999) "\t" $0 }' \
         tests/long.txt - | sort -s -n -k 1,1 | cut -f 2
 }
 
@@ -109,19 +111,21 @@ get_npm_packages() {
 }
 
 names=() alone=()
-if wanted unit; then
+if wanted unit || wanted together; then
     export CMOCKA_MESSAGE_OUTPUT=TAP
     mapfile -t names < <(find "$build/tests/unit" -type f -name 'test_*' ! -name '*.*' |
         grep -E "/unit/(${SHOAL_TEST_UNITS:-.*})/" | sort)
 fi
 for script in tests/*/test_*.{sh,js}; do
+    [ -x "$script" ] || continue
     folder=${script%/*}
-    if [ ! -x "$script" ] || ! wanted "${folder#tests/}"; then continue; fi
-    if grep -q '^# alone: ' "$script"; then alone+=("$script"); else names+=("$script"); fi
+    if grep -q '^# alone: ' "$script"; then kind=alone; else kind=together; fi
+    wanted "${folder#tests/}" || wanted $kind || continue
+    if [ $kind = alone ]; then alone+=("$script"); else names+=("$script"); fi
 done
 mapfile -t names < <(for name in "${names[@]}"; do echo "$name"; done | long_first)
 if grep -q npm_packages /dev/null "${names[@]}"; then get_npm_packages; fi
-run_all "${SHOAL_TEST_JOBS:-$jobs}" "${names[@]}"
 run_all 1 "${alone[@]}"
+run_all "${SHOAL_TEST_JOBS:-$jobs}" "${names[@]}"
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ] && [ "$passed" != 0 ]

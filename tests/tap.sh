@@ -19,8 +19,8 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 tests=0 failures=0
 export LC_ALL=C.UTF-8
 
-# SIGABRT says that the time is over (tests/run.sh). Tells in which command this shell is, and who called that; the outer
-# shell then shows what the claim has said, and how the logs end.
+# SIGABRT says that the time is over (tests/run.sh). Tells in which command this shell is, and who called that; the
+# outer shell then shows what the claim has said, and how the logs end.
 tell_where() {
     local i last=$((${#FUNCNAME[@]} - 1)) file
     echo "# over its time${claim:+ in \"$claim\"}: $1"

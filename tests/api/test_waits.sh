@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
 # Large requests do not make others wait.
-# alone: it measures how long others wait
 . "$(dirname "$0")/lib.sh"
 
 chat=/v1/chat/completions
@@ -52,7 +51,8 @@ senders_left() {
     done
     wait "${senders[@]}"
     head -c 20000 /dev/zero | tr '\0' a | sed 's/.*/{"content":"&"}/' >text.json; start=$(now_ms)
-    gets 200 /tokenize --data-binary @text.json; took=$(($(now_ms) - start)); echo "$took ms"; [ $took -lt $((3000 * $(crowd))) ]
+    gets 200 /tokenize --data-binary @text.json; took=$(($(now_ms) - start)); echo "$took ms"
+    [ $took -lt $((3000 * $(crowd))) ]
 }
 check "requests of clients that have disconnected are not processed" senders_left
 stop "$api_pid"; stop "$engine_pid"

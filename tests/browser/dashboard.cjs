@@ -388,18 +388,6 @@ async function shoot(page, name, view, scheme, size, full = false) {
   await page.screenshot({ path: path.join(pictures, name), fullPage: full });
 }
 
-// A conversation for the picture.
-async function talk(page) {
-  await page.fill('#control-max_tokens', '');
-  await page.locator('#chat-new').click();
-  for (const question of ['Hello!', 'What can you do?', 'Tell me a story.']) {
-    await page.locator('#chat-input').fill(question);
-    await page.keyboard.press('Enter');
-    await until('it ends', async () => !(await streaming(page)), 30000);
-  }
-  await page.locator('.chat-name', { hasText: 'Hello!' }).waitFor();
-}
-
 // Long answers that are aborted all at once. Not by fetch: Node 18's fetch may lose its abort signal.
 function flood(server, count) {
   const body = JSON.stringify({ prompt: 'Once', max_tokens: 1500, ignore_eos: true });
@@ -446,11 +434,9 @@ async function main() {
     await requests(page, server);
     await chat(page);
     await toolCalls(page);
-    if (pictures) await talk(page);
     if (pictures) await sleep(Number(process.env.SHOAL_SCREENSHOT_WAIT_MS ?? 30000));
     await shoot(page, 'dashboard-dark.png', 'overview', 'dark', wide, true);
     await shoot(page, 'dashboard-light.png', 'overview', 'light', wide, true);
-    await shoot(page, 'dashboard-chat.png', 'chat', 'dark', wide);
     await shoot(page, 'dashboard-phone.png', 'overview', 'dark', phone);
     await page.setViewportSize(wide);
     await page.evaluate(() => { location.hash = 'chat'; });

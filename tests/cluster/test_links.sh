@@ -26,7 +26,9 @@ rate_of() { sed -nE 's/^generate .*: ([0-9.]+) tokens\/s.*/\1/p' out; }
 speed() { pair bench --model "$demo" --threads 1 --prompt 0 --generate $tokens --rounds 2 "$@" && rate_of; }
 plan() { "$shoal" plan --model "$demo" --ranks 2 --read-gb-s "$read" "$@"; }
 predicted() { plan "$@" | sed -nE 's/^predicted: ([0-9.]+) .*/\1/p'; }
-near() { awk "BEGIN { r = $1 / $2; print \"measured $1, predicted $2: ratio \" r; exit !(r > 0.8 / $(crowd) && r < 1.25) }"; }
+near() {
+    awk "BEGIN { r = $1 / $2; print \"measured $1, predicted $2: ratio \" r; exit !(r > 0.8 / $(crowd) && r < 1.25) }"
+}
 # follows "how": the measured speed is the predicted one; a busy machine gets more than one try
 follows() {
     local got want

@@ -117,7 +117,7 @@ guest_start() { # RANK COUNT PARTS
         net+=(-device "virtio-net-pci,netdev=net$i,mac=52:54:00:00:0$i:0$rank,host_mtu=9000,addr=0x$((4 + i)),romfile=")
         i=$((i - 1))
     done
-    timeout -k 5 "${GUEST_LIMIT:-240}" qemu-system-x86_64 -M q35 -accel tcg,thread=multi -cpu max -m 384 -nographic \
+    timeout -k 5 "${GUEST_LIMIT:-450}" qemu-system-x86_64 -M q35 -accel tcg,thread=multi -cpu max -m 384 -nographic \
         -no-reboot -nodefaults -serial stdio -kernel "$guests/vmlinux" -initrd "$guests/image" "${net[@]}" \
         -append "$kernel_flags rank=$rank ranks=$2 parts=$3" \
         </dev/null >"guest$rank.log" 2>&1 &

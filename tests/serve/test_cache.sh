@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
 # The second turn of a long conversation does not recompute the first, on one rank and on two.
-# alone: it compares times
 . "$(dirname "$0")/../tap.sh"
 shoal=$SHOAL_BUILD/shoal
 work=$(mktemp -d /tmp/shoal-cache-XXXXXX)

@@ -279,7 +279,7 @@ static void ask(sh_engine *engine, int id)
 
 static void await(int ended, int failed)
 {
-    sh_deadline end = sh_deadline_in_ms(100000);
+    sh_deadline end = sh_deadline_in_ms(200000);
     while (atomic_load(&got.ended) + atomic_load(&got.failed) < ended + failed &&
            !sh_deadline_passed(end))
         sh_sleep_ms(1);
@@ -289,7 +289,7 @@ static void await(int ended, int failed)
 
 static void stats_take(sh_engine *engine)
 {
-    sh_deadline end = sh_deadline_in_ms(20000);
+    sh_deadline end = sh_deadline_in_ms(100000);
     atomic_store(&got.told, false);
     sh_engine_ask_stats(engine, 1);
     while (!atomic_load(&got.told) && !sh_deadline_passed(end)) sh_sleep_ms(1);

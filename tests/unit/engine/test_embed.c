@@ -160,7 +160,7 @@ static void ask(world *w, int id, const text *t, bool pooled)
 
 static void await(int count)
 {
-    sh_deadline end = sh_deadline_in_ms(60000);
+    sh_deadline end = sh_deadline_in_ms(200000);
     while (atomic_load(&ended) < count) {
         assert_false(sh_deadline_passed(end));
         sh_sleep_ms(1);

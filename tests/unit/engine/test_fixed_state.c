@@ -135,7 +135,7 @@ static void ask(sh_engine *engine, int id)
 
 static void await(atomic_int *count, int wanted)
 {
-    sh_deadline end = sh_deadline_in_ms(100000);
+    sh_deadline end = sh_deadline_in_ms(200000);
     while (atomic_load(count) + atomic_load(&got.failed) < wanted && !sh_deadline_passed(end))
         sh_sleep_ms(1);
     assert_int_equal(atomic_load(&got.failed), 0);
@@ -144,7 +144,7 @@ static void await(atomic_int *count, int wanted)
 
 static void stats_take(sh_engine *engine)
 {
-    sh_deadline end = sh_deadline_in_ms(20000);
+    sh_deadline end = sh_deadline_in_ms(100000);
     atomic_store(&got.told, false);
     sh_engine_ask_stats(engine, 1);
     while (!atomic_load(&got.told) && !sh_deadline_passed(end)) sh_sleep_ms(1);

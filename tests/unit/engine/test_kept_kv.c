@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { PROMPT = 200, ANSWER = 24, PEER_MS = 400, WAIT_MS = 30000 };
+enum { PROMPT = 200, ANSWER = 24, PEER_MS = 400, WAIT_MS = 120000 };
 
 static int32_t answer[ANSWER];
 static sh_event end;

@@ -89,7 +89,7 @@ static void ask(sh_engine *engine, const golden *g, int score_from)
     memset(&got, 0, sizeof(got));
     got.in_order = true;
     engine_ask(engine, &q);
-    sh_deadline end = sh_deadline_in_ms(60000);
+    sh_deadline end = sh_deadline_in_ms(200000);
     while (!atomic_load(&got.done) && !sh_deadline_passed(end)) sh_sleep_ms(2);
     assert_true(atomic_load(&got.done));
 }

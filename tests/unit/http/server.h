@@ -16,7 +16,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { LATER_MS = 150, PIECES = 4, PIECE_MS = 30, ANSWER_MAX = 1 << 16, PATIENCE_MS = 10000 };
+enum { LATER_MS = 150, PIECES = 4, PIECE_MS = 30, ANSWER_MAX = 1 << 16, PATIENCE_MS = 25000 };
 
 static sh_loop *loop;
 static sh_http_server *server;

@@ -76,8 +76,8 @@ TEST(notices_a_client_that_has_closed_all)
 {
     UNUSED_STATE;
     serve_plain();
-    check_gone("GET /never HTTP/1.1\r\n" HOST "\r\n", 2000);
-    check_gone("GET /stream HTTP/1.1\r\n" HOST "\r\n", 2000);
+    check_gone("GET /never HTTP/1.1\r\n" HOST "\r\n", PATIENCE_MS);
+    check_gone("GET /stream HTTP/1.1\r\n" HOST "\r\n", PATIENCE_MS);
     serve_end();
 }
 
@@ -92,7 +92,7 @@ TEST(refuses_at_the_head_and_lets_the_answer_be_read)
     const char *text = hear(fd, NULL);
     assert_non_null(strstr(text, "HTTP/1.1 401"));
     assert_non_null(strstr(text, "Connection: close"));
-    assert_true(now_ms() - start < 1000);
+    assert_true(now_ms() - start < PATIENCE_MS); /* it waits three times as long for the body */
     close(fd);
 
     /* A client that sends its whole body before it reads still gets the answer. */
@@ -159,7 +159,7 @@ TEST(serves_clients_with_a_key_when_others_block_the_connections)
         crowd_open(fds, CROWD, blockers[i]);
         int64_t start = now_ms();
         check_asked("POST /now HTTP/1.1\r\n" HOST BEARER "Content-Length: 2\r\n\r\n{}", "body 2");
-        if (now_ms() - start > 1000) fail_msg("too late for: %s", blockers[i]);
+        if (now_ms() - start > PATIENCE_MS) fail_msg("too late for: %s", blockers[i]);
         crowd_close(fds, CROWD);
     }
     serve_with_key_end();
@@ -209,7 +209,7 @@ TEST(takes_new_connections_when_busy_ones_are_done)
     for (int i = 0; i < 3; i++) check_hears(fds[i], "at last");    /* and stay open, idle */
     int64_t start = now_ms();
     check_asked("GET /now HTTP/1.1\r\n" HOST "\r\n", "body 0");
-    assert_true(now_ms() - start < 2000);
+    assert_true(now_ms() - start < PATIENCE_MS);
     crowd_close(fds, 3);
     serve_end();
 }
@@ -283,10 +283,14 @@ TEST(slows_wrong_keys_down_and_no_others)
         check_asked("GET /now HTTP/1.1\r\n" HOST "X-Api-Key: sk-wrong\r\n\r\n", "HTTP/1.1 401");
         if (i == 4) assert_true(now_ms() - start >= 500);
     }
-    int64_t start = now_ms();
-    check_asked("GET /now HTTP/1.1\r\n" HOST BEARER "\r\n", "HTTP/1.1 200");
-    check_asked("GET /now HTTP/1.1\r\n" HOST "\r\n", "HTTP/1.1 401");
-    assert_true(now_ms() - start < 400);
+    int64_t start, took = 500;
+    for (int i = 0; i < 20 && took >= 500; i++) { /* slowed down, none would be faster */
+        start = now_ms();
+        check_asked("GET /now HTTP/1.1\r\n" HOST BEARER "\r\n", "HTTP/1.1 200");
+        check_asked("GET /now HTTP/1.1\r\n" HOST "\r\n", "HTTP/1.1 401");
+        took = now_ms() - start;
+    }
+    assert_true(took < 500);
     start = now_ms(); /* open routes do not allow faster guessing */
     check_asked("GET /open HTTP/1.1\r\n" HOST "X-Api-Key: sk-wrong\r\n\r\n", "trusted 0");
     assert_true(now_ms() - start >= 500);
@@ -306,14 +310,17 @@ TEST(bounds_all_bodies_together)
                         "POST /later HTTP/1.1\r\n" HOST "Content-Length: 6000\r\n\r\n");
     memset(request + head, 'a', 6000);
     request[head + 6000] = '\0';
-    int first = dial();
-    say(first, request);
-    sh_sleep_ms(50);
-    const char *text = ask(request);
-    assert_non_null(strstr(text, "HTTP/1.1 503"));
-    assert_non_null(strstr(text, "Retry-After: 1"));
-    check_hears(first, "at last");
-    close(first);
+    bool refused = false;
+    for (int i = 0; i < 20 && !refused;
+         i++) { /* the first may have its answer before the second asks */
+        int first;
+        busy_open(&first, 1, request);
+        const char *text = ask(request);
+        refused = strstr(text, "HTTP/1.1 503") != NULL && strstr(text, "Retry-After: 1") != NULL;
+        check_hears(first, "at last");
+        close(first);
+    }
+    assert_true(refused);
     check_asked(request, "at last");
     serve_end();
 }

@@ -67,7 +67,7 @@ TEST(a_proof_of_the_token_keeps_its_place)
         knock(&addr, &fds[i], start, i % 2 == 0 ? 0 : sizeof(start) - 1);
         nobody_yet(acceptor);
     }
-    sh_deadline end = sh_deadline_in_ms(5000);
+    sh_deadline end = sh_deadline_in_ms(30000);
     sh_status status = SH_AGAIN;
     while (status == SH_AGAIN && !sh_deadline_passed(end)) {
         sh_status dialled = sh_peer_conn_step(mine, &err);

@@ -24,7 +24,7 @@ typedef struct {
 static bool pass_byte(sh_mesh *mesh, int peer, bool send, uint8_t *byte, sh_err *err)
 {
     sh_msg msg = send ? sh_msg_out(NULL, 0, byte, 1) : sh_msg_in(NULL, 0, byte, 1);
-    sh_deadline deadline = sh_deadline_in_ms(5000);
+    sh_deadline deadline = sh_deadline_in_ms(30000);
     sh_status status;
     sh_channel *port = mesh->peer[peer].channel;
     do {
