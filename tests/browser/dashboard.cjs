@@ -303,7 +303,7 @@ async function faults(page, server) {
   await check('a rank that was killed and comes back at once is marked', async () => {
     process.kill((await server.snapshot()).engine.ranks[1].pid, 'SIGKILL');
     await until('the rank is marked', async () => (await page.locator('.node.back, .node.lost').count()) > 0, 10000);
-    await until('it is online', async () => (await page.locator('.node.online').count()) === 2, 30000);
+    await until('it is online', async () => (await page.locator('.node.online').count()) === 2, 90000);
   });
   await check('a lost rank is shown, and so is its return', async () => {
     // Its replacements are killed too, so that it is away long enough to be seen.
