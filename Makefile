@@ -76,6 +76,9 @@ TEST_SRC  := $(sort $(shell find tests/unit -name 'test_*.c' | grep -E '^tests/u
 TEST_BIN  := $(TEST_SRC:%.c=$(B)/%)
 FUZZ_SRC  := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_BIN  := $(FUZZ_SRC:tests/fuzz/%.c=build/fuzz/%)
+# Benchmarks are compiled with the tests, so that they keep up with what they measure. bench_mpi is built by hand, with an mpicc.
+BENCH_SRC := $(filter-out bench/bench_mpi.c,$(wildcard bench/*.c))
+BENCH_BIN := $(BENCH_SRC:%.c=$(B)/%)
 
 # One plugin for each MPI library whose compiler is installed; without one, the program has no MPI support.
 MPI_FAMILIES := $(foreach f,openmpi mpich,$(if $(shell command -v mpicc.$(f)),$(f)))
@@ -151,12 +154,12 @@ $(B)/tests/unit/%: tests/unit/%.c $(B)/libshoal.a Makefile
 	@echo "CC $<"
 	@$(CC) $(CFLAGS_ALL) -Itests -MMD -MP -o $@ $< $(B)/libshoal.a -lcmocka $(LIBS)
 
--include $(OBJ:.o=.d) $(TEST_BIN:=.d)
+-include $(OBJ:.o=.d) $(TEST_BIN:=.d) $(BENCH_BIN:=.d)
 
 # ---- tests ----------------------------------------------------------------------------------------
 
 TEST_TOOLS := $(B)/tests/soak/soak $(B)/tests/text/grammar_tool
-tests: program examples $(TEST_BIN) $(TEST_TOOLS)
+tests: program examples $(TEST_BIN) $(TEST_TOOLS) $(BENCH_BIN)
 
 $(TEST_TOOLS): $(B)/%: %.c $(B)/libshoal.a Makefile
 	@mkdir -p $(@D)
@@ -221,7 +224,8 @@ fuzz: ## run every fuzz target for FUZZ_SECONDS (600)
 
 $(B)/bench/%: bench/%.c $(B)/libshoal.a Makefile
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS_ALL) -Itests -MMD -MP -o $@ $< $(B)/libshoal.a $(LIBS)
+	@echo "CC $<"
+	@$(CC) $(CFLAGS_ALL) -Itests -MMD -MP -o $@ $< $(B)/libshoal.a $(LIBS)
 
 bench-kernels: $(B)/bench/bench_matmul ## time the matrix products: GOP/s and GB/s next to the machine's peaks
 	$(B)/bench/bench_matmul $(ARGS)
@@ -237,7 +241,7 @@ load: program $(B)/bench/fake_engine ## measure the API under load
 
 # ---- chores ---------------------------------------------------------------------------------------
 
-FORMATTED := $(shell find src include tests plugins examples -name '*.[ch]')
+FORMATTED := $(shell find src include tests bench plugins examples -name '*.[ch]')
 
 format: ## format all sources
 	clang-format -i $(FORMATTED)
@@ -249,7 +253,7 @@ macos-check: ## compile all sources for macOS, with MACOS_CC or an installed com
 	tools/macos_check.sh
 
 # Compiler warnings for all sources and tests, without building.
-SYNTAX := $(SRC:%=syntax/%) $(TEST_SRC:%=syntax/%) $(FUZZ_SRC:%=syntax/%) syntax/tests/soak/soak.c syntax/tests/text/grammar_tool.c
+SYNTAX := $(SRC:%=syntax/%) $(TEST_SRC:%=syntax/%) $(FUZZ_SRC:%=syntax/%) $(BENCH_SRC:%=syntax/%) syntax/tests/soak/soak.c syntax/tests/text/grammar_tool.c
 .PHONY: syntax $(SYNTAX)
 syntax: $(SYNTAX)
 syntax/src/base/version.c: CFLAGS_ALL += -DSH_VERSION='"$(VERSION)"'

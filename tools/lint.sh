@@ -9,7 +9,7 @@ say() { printf 'lint: %s\n' "$1"; }
 
 if command -v clang-format >/dev/null; then
     say "clang-format"
-    find src include tests plugins examples -name '*.[ch]' -print0 | xargs -0 clang-format --dry-run --Werror || bad=1
+    find src include tests bench plugins examples -name '*.[ch]' -print0 | xargs -0 clang-format --dry-run --Werror || bad=1
 else say "clang-format is missing, skipped"; fi
 
 say "shell scripts"

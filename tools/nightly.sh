@@ -17,6 +17,8 @@ step "fenced device: every answer" env SHOAL_TEST_FULL=1 make -j"$jobs" fenced
 step "lint" make lint
 step "asan and ubsan: all tests" make -j"$jobs" asan
 step "tsan: all tests" make -j"$jobs" tsan
+step "grammars: many random schemas" env SHOAL_BUILD="$PWD/build/release" SHOAL_GRAMMAR_SCHEMAS=6000 \
+    SHOAL_GRAMMAR_SEED="$seed" tests/text/test_grammar_npm.sh
 step "soak" make -j"$jobs" soak SOAK_SEED="$seed"
 step "chaos" make -j"$jobs" chaos CHAOS_FAULTS="$((seconds / 4))" CHAOS_SEED="$seed"
 step "chaos under asan" make -j"$jobs" VARIANT=asan chaos CHAOS_FAULTS="$((seconds / 4))" CHAOS_SEED="$seed"

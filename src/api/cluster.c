@@ -9,6 +9,8 @@
 #include "base/log.h"
 #include "http/change.h"
 
+#include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,6 +67,8 @@ void sh_handle_cluster(sh_http_request *req, void *arg)
 
 /* ---- orders to the launcher ---- */
 
+enum { ID_MAX = 64 };
+
 typedef struct {
     sh_api *api;
     sh_http_request *req;
@@ -94,14 +98,26 @@ static void on_answer(void *arg, int code, const char *why)
     free(o);
 }
 
+/* The id of the request may be the client's own: it may have any sign in it, and come again. */
+static void id_make(const sh_http_request *req, char out[ID_MAX])
+{
+    char plain[ID_MAX / 2];
+    snprintf(plain, sizeof(plain), "%s", sh_http_id(req));
+    for (char *c = plain; *c != '\0'; c++)
+        if (!isalnum((unsigned char)*c) && *c != '_') *c = '-';
+    snprintf(out, ID_MAX, "%s.%llx", plain, (unsigned long long)sh_clock_unix_us());
+}
+
 /* The link may answer at once, so the client is watched first. */
 static void order_send(sh_api *api, sh_http_request *req, const char *what, const char *host)
 {
+    char id[ID_MAX];
     order *o = sh_alloc(sizeof(*o));
     *o = (order){api, req};
     change_log(req, what, host);
     sh_http_watch_client(req, on_gone, NULL, o);
-    sh_cluster_link_ask(api->cluster, sh_http_id(req), what, host, on_answer, o);
+    id_make(req, id);
+    sh_cluster_link_ask(api->cluster, id, what, host, on_answer, o);
 }
 
 static bool refused(sh_http_request *req, const sh_api_error *error, bool fine)

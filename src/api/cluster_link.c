@@ -15,7 +15,8 @@ enum { PACKET_MAX = 8192, ANSWER_MS = 5000, ID_MAX = 128 };
 struct sh_cluster_link {
     int fd; /* 0 or below: none */
     sh_trigger *readable;
-    bool known; /* the state has arrived */
+    bool known;   /* the state has arrived */
+    bool running; /* a change, by that state */
     char *why;
     sh_buf change;    /* JSON */
     sh_cluster_fn fn; /* of the order that is not answered yet; or NULL */
@@ -37,7 +38,9 @@ static void state_take(sh_cluster_link *link, const cJSON *packet)
     const cJSON *change = cJSON_GetObjectItemCaseSensitive(packet, "change");
     const char *why = sh_json_text(packet, "why"), *id = sh_json_text(change, "id");
     char *text = cJSON_PrintUnformatted(change);
+    const char *state = sh_json_text(change, "state");
     link->known = true;
+    link->running = state != NULL && strcmp(state, "running") == 0;
     free(link->why);
     link->why = why == NULL ? NULL : sh_strdup(why);
     sh_buf_clear(&link->change);
@@ -108,9 +111,11 @@ static bool packet_send(const sh_cluster_link *link, const char *what, const cha
     return sent;
 }
 
+/* The process before this one has the same socket for a moment, and may read what is meant for this
+ * one, such as the end of a change. */
 void sh_cluster_link_tick(sh_cluster_link *link)
 {
-    if (link->fd > 0 && !link->known) packet_send(link, NULL, NULL);
+    if (link->fd > 0 && (!link->known || link->running)) packet_send(link, NULL, NULL);
     if (link->fn != NULL && sh_deadline_passed(link->limit))
         answer(link, 503, "the supervisor does not answer: see the log");
 }

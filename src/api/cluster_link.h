@@ -22,7 +22,7 @@ void sh_cluster_link_free(sh_cluster_link *link);
 /* Another process takes over: what the supervisor says is for that one. */
 void sh_cluster_link_leave(sh_cluster_link *link);
 
-/* Call it about once a second: asks for the state until it is known, and gives up on an order that
+/* Call it about once a second: asks for the state while it may change, and gives up on an order that
  * is not answered. */
 void sh_cluster_link_tick(sh_cluster_link *link);
 

@@ -153,6 +153,15 @@ static void field_note(void *arg, const ProtobufCFieldDescriptor *field)
     note(arg, sh_str_of(field->name), "has no effect here");
 }
 
+/* 0 is how the wire says that nothing was said. */
+static sh_status length_check(const char *name, int32_t value, sh_err *err)
+{
+    enum { LENGTH_MAX = 1 << 24 }; /* as in a file that defines a model */
+    if (value >= 0 && value <= LENGTH_MAX) return SH_OK;
+    return sh_err_set(err, SH_ERR_INPUT, "%s must be from 0 to %d tokens, not %d", name, LENGTH_MAX,
+                      value);
+}
+
 static void fields_read(const Backend__ModelOptions *in, sh_localai_wish *wish)
 {
     char number[16];
@@ -168,6 +177,8 @@ sh_status sh_localai_wish_read(const Backend__ModelOptions *in, sh_localai_wish 
 {
     *out = (sh_localai_wish){.settings = cJSON_CreateObject(), .sampling = sh_localai_sampling()};
     sh_status status = model_read(in, out, err);
+    if (status == SH_OK) status = length_check("ContextSize", in->contextsize, err);
+    if (status == SH_OK) status = length_check("MaxModelLen", in->maxmodellen, err);
     fields_read(in, out);
     for (size_t i = 0; status == SH_OK && i < in->n_options; i++)
         status = option_read(in->options[i], out, err);

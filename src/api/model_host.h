@@ -5,6 +5,10 @@
  * The answers are {"state":"started"}, when nothing of the model before is left and the new one is
  * starting, {"state":"failed","why":"..."} when it cannot be served, and {"state":"freed"}.
  *
+ * This is for one model at a time, and whoever calls the API decides which (LocalAI). Where several
+ * are loaded and unloaded by themselves, that is a keeper's work: cmd/support/model_keeper.h, with
+ * its decisions in cluster/keeper.h.
+ *
  * Threads: the loop's. */
 #ifndef SH_API_MODEL_HOST_H
 #define SH_API_MODEL_HOST_H

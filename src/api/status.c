@@ -657,8 +657,9 @@ void sh_handle_stream(sh_http_request *req, void *arg)
     sh_api *api = arg;
     sh_buf first = {0};
     sh_api_stream_start(req, SH_SSE_TYPE);
-    /* HEAD gets the headers only; as a subscriber it would stay open for nothing. */
-    if (sh_http_method_of(req) == SH_HTTP_HEAD) {
+    /* HEAD gets the headers only; as a subscriber it would stay open for nothing. A client that is
+     * still connected to a process that ends has to ask the next one. */
+    if (sh_http_method_of(req) == SH_HTTP_HEAD || api->stopping) {
         sh_http_stream_end(req);
         return;
     }

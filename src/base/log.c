@@ -59,7 +59,9 @@ static size_t line_start(char *line, size_t cap, sh_log_level level)
     int rank = atomic_load_explicit(&log_rank, memory_order_relaxed);
     char who[24] = "";
     if (rank >= 0) snprintf(who, sizeof(who), " [rank %d]", rank);
-    int len = snprintf(line, cap, "%02d:%02d:%02d.%03d %s%s%s%s ", tm.tm_hour, tm.tm_min, tm.tm_sec,
+    /* Another process may have drawn a bar on this terminal: the line takes its place. */
+    int len = snprintf(line, cap, "%s%02d:%02d:%02d.%03d %s%s%s%s ",
+                       sh_terminal_clear_line(STDERR_FILENO), tm.tm_hour, tm.tm_min, tm.tm_sec,
                        (int)(now_us / 1000 % 1000), sh_terminal_hue(color, hues[level]),
                        names[level], sh_terminal_hue(color, SH_HUE_NONE), who);
     return (size_t)len;

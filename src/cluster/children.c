@@ -941,5 +941,6 @@ void sh_children_free(sh_children *c)
     free(c->list);
     sh_notify_close(&c->notify);
     sigprocmask(SIG_SETMASK, &c->before, NULL);
+    sh_buf_reset(&c->told);
     free(c);
 }

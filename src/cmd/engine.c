@@ -321,6 +321,26 @@ static void worker_show(struct worker *w, const sh_mesh_opts *mesh, int world_si
     if (w->answerer != NULL) sh_answerer_set(w->answerer, mesh->node, mesh->rank, world_size);
 }
 
+/* Joins the group. One that runs wants this rank to have loaded its share first, and again if it
+ * has changed meanwhile. */
+static sh_status group_enter(const sh_settings *s, sh_model_group *model_group, sh_group_opts *opts,
+                             sh_group **out, sh_err *err)
+{
+    sh_mesh_opts *mesh = &opts->mesh;
+    int own = mesh->rank;
+    mesh->prepared = SH_PREPARED_NOT;
+    sh_status status = sh_group_open(opts, out, err);
+    while (status == SH_ERR_CANCELLED) {
+        mesh->rank = own;
+        sh_progress(s, "load");
+        status = sh_model_group_prepare(model_group, opts, &mesh->rank, &mesh->prepared, err);
+        if (status == SH_OK) SH_LOGI("rank %d has its share, and comes in", mesh->rank);
+        if (status == SH_OK) status = sh_group_open(opts, out, err);
+    }
+    if (status != SH_OK) mesh->rank = own;
+    return status;
+}
+
 /* One membership in a group: join, work until released or lost, leave. */
 static sh_status worker_once(struct worker *w, const sh_settings *s, sh_model_group *model_group,
                              sh_ranks *ranks, sh_err *err)
@@ -329,7 +349,7 @@ static sh_status worker_once(struct worker *w, const sh_settings *s, sh_model_gr
     sh_group *group = NULL;
     sh_progress(s, "join");
     sh_status status = s->p2p ? sh_p2p_find(ranks, err) : SH_OK;
-    if (status == SH_OK) status = sh_group_open(opts, &group, err);
+    if (status == SH_OK) status = group_enter(s, model_group, opts, &group, err);
     if (status != SH_OK) return status;
     worker_set_group(w, group);
     sh_log_set_rank(sh_group_number(group, sh_group_rank(group)));

@@ -469,7 +469,8 @@ static void knock_keep(sh_watch *watch, const sh_peer_conn *conn)
     pthread_mutex_unlock(&watch->lock);
 }
 
-/* Welcomes a rank of this group that asks for weights, and hands its connection over. The lock is
+/* Welcomes a rank of this group, or one that is to come in, that asks for weights, and hands its
+ * connection over. The lock is
  * held meanwhile, so that sh_watch_set_visitor can promise that nothing is handed over after it.
  * SH_ERR_PEER: not yet. */
 static sh_status admit_visitor(sh_watch *watch, sh_peer_conn *conn, sh_err *err)
@@ -478,13 +479,15 @@ static sh_status admit_visitor(sh_watch *watch, sh_peer_conn *conn, sh_err *err)
     int rank = (int)theirs->rank;
     sh_hello mine = watch->mesh->hello;
     if (sh_hello_compare(&mine, theirs, err) != SH_OK) return err->status;
-    if (watch->mesh->rank != 0 || theirs->epoch != watch->mesh->epoch ||
-        rank >= watch->mesh->size || !is_here(watch, rank))
+    bool guest = theirs->epoch == 0 && watch->mesh->grows;
+    bool member = theirs->epoch == watch->mesh->epoch && rank < watch->mesh->size &&
+                  is_here(watch, rank);
+    if (watch->mesh->rank != 0 || (!guest && !member))
         return sh_err_set(err, SH_ERR_GROUP,
                           "rank %d of another group asks rank %d for weights; ask rank 0", rank,
                           watch->mesh->rank);
     mine.use = theirs->use;
-    mine.given_rank = theirs->rank;
+    mine.given_rank = member ? theirs->rank : 0;
     mine.epoch = theirs->epoch;
     pthread_mutex_lock(&watch->lock);
     sh_status status = SH_ERR_PEER;
@@ -507,7 +510,8 @@ static void turn_away(sh_watch *watch, sh_peer_conn *conn, sh_frame_type answer,
 {
     sh_notice notice;
     sh_notice_set(&notice, (int)sh_peer_conn_peer(conn)->rank, why);
-    if (answer != SH_FRAME_WAIT) sh_acceptor_note_refusal(watch->mesh->acceptor, conn, why);
+    if (answer != SH_FRAME_WAIT && answer != SH_FRAME_PREPARE)
+        sh_acceptor_note_refusal(watch->mesh->acceptor, conn, why);
     sh_peer_conn_refuse(conn, answer, &notice);
     sh_peer_conn_close(conn);
 }
@@ -523,8 +527,12 @@ static void receive_visitor(sh_watch *watch, sh_peer_conn *conn)
 static void receive_latecomer(sh_watch *watch, sh_peer_conn *conn)
 {
     sh_err err;
-    sh_status status = check_latecomer(watch, sh_peer_conn_peer(conn), &err);
-    if (status == SH_OK) {
+    const sh_hello *theirs = sh_peer_conn_peer(conn);
+    sh_status status = check_latecomer(watch, theirs, &err);
+    bool prepared = theirs->prepared == 0 || theirs->prepared == watch->mesh->epoch;
+    if (status == SH_OK && !prepared) {
+        turn_away(watch, conn, SH_FRAME_PREPARE, "the group is running; load a share first");
+    } else if (status == SH_OK) {
         knock_keep(watch, conn);
         turn_away(watch, conn, SH_FRAME_WAIT, "the group is running, and re-forms soon");
     } else {

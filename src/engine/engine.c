@@ -231,6 +231,8 @@ static sh_status group_load(sh_engine *e, sh_err *err)
 {
     bool alone = e->group == NULL || sh_group_size(e->group) == 1;
     sh_status status = sh_model_group_join(e->model_group, alone ? NULL : e->group, err);
+    if (status == SH_OK && alone && e->group != NULL)
+        status = sh_model_group_receive(e->model_group, e->group, err);
     if (status == SH_OK) status = blocks_open(e, err);
     if (status == SH_OK && e->drafter != NULL)
         status = sh_drafter_reserve(e->drafter, sh_model_group_limits(e->model_group),

@@ -79,11 +79,13 @@ void sh_load_board_text(sh_load_board *board, char *out, size_t cap)
     out[0] = '\0';
     for (int i = 0; i < count && len < cap; i++) {
         const sh_load_state *load = &rows[i].load;
+        bool large = load->total >= 1000000000;
         len += (size_t)snprintf(out + len, cap - len, "%srank %d: %d %%", i > 0 ? ", " : "",
                                 rows[i].rank, sh_load_percent(load));
         if (load->done < load->total && len < cap)
-            len += (size_t)snprintf(out + len, cap - len, " of %.1f GB, %.2f GB/s%s",
-                                    (double)load->total * 1e-9, rows[i].rate * 1e-9,
+            len += (size_t)snprintf(out + len, cap - len, " of %.1f %s, %.1f MB/s%s",
+                                    (double)load->total * (large ? 1e-9 : 1e-6),
+                                    large ? "GB" : "MB", rows[i].rate * 1e-6,
                                     load->link > 0 ? " from rank 0" : "");
     }
 }

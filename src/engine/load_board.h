@@ -27,7 +27,7 @@ typedef struct {
 /* Copies the rows, by rank; returns their number. */
 int sh_load_board_rows(sh_load_board *board, sh_load_row out[SH_RANKS_MAX]);
 
-/* "rank 0: 100 %, rank 1: 34 % of 3.5 GB, 0.92 GB/s from rank 0"; "" when the board is empty. */
+/* "rank 0: 100 %, rank 1: 34 % of 3.5 GB, 920.0 MB/s from rank 0"; "" when the board is empty. */
 void sh_load_board_text(sh_load_board *board, char *out, size_t cap);
 
 /* Never 100 before the end. */

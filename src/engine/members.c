@@ -70,12 +70,12 @@ static bool comers_find(sh_members *m, sh_group *group, bool quiet, int64_t now_
     return due;
 }
 
-bool sh_members_poll(sh_members *m, sh_group *group, const sh_model_group *mg, bool quiet,
-                     sh_err *why)
+bool sh_members_poll(sh_members *m, sh_group *group, sh_model_group *mg, bool quiet, sh_err *why)
 {
     int64_t now_ns = sh_clock_ns();
     if (now_ns - m->polled_ns < POLL_NS) return false;
     m->polled_ns = now_ns;
+    sh_model_group_answer_newcomers(mg, group, &m->roster);
     bool changes = comers_find(m, group, quiet, now_ns, why);
     if (changes || leaver_due(group, now_ns))
         changes = leavers_release(m, group, mg, why) || changes;

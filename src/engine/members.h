@@ -17,9 +17,9 @@ typedef struct {
  * -1: never. */
 void sh_members_init(sh_members *members, int size, int64_t degrade_ms, int64_t rejoin_ms);
 
-/* Whether the group should re-form now; `why` names the rank. quiet: no request would notice. Cheap
- * enough to be called after every step. */
-bool sh_members_poll(sh_members *members, sh_group *group, const sh_model_group *mg, bool quiet,
+/* Answers ranks that prepare to come in. Whether the group should re-form now; `why` names the
+ * rank. quiet: no request would notice. Cheap enough to be called after every step. */
+bool sh_members_poll(sh_members *members, sh_group *group, sh_model_group *mg, bool quiet,
                      sh_err *why);
 
 /* The group was lost, and has to form again. */

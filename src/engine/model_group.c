@@ -71,7 +71,7 @@ void sh_model_group_set_beside(sh_model_group *mg, int64_t bytes)
 }
 
 /* Frees everything that belongs to one join. The model and the device stay. */
-static void group_leave(sh_model_group *mg)
+void sh_model_group_leave(sh_model_group *mg)
 {
     if (mg->server != NULL) sh_share_server_end_visits(mg->server);
     sh_rank_free(mg->self);
@@ -108,7 +108,7 @@ static void group_leave(sh_model_group *mg)
 void sh_model_group_close(sh_model_group *mg)
 {
     if (mg == NULL) return;
-    group_leave(mg);
+    sh_model_group_leave(mg);
     sh_model_free(mg->model);
     sh_shard_source_free(mg->source);
     sh_share_server_free(mg->server);
@@ -157,160 +157,23 @@ static sh_status exchange_numbers(sh_model_group *mg, const uint64_t *mine, int 
 
 int sh_model_group_number(const sh_model_group *mg, int rank)
 {
-    return mg->group == NULL ? 0 : sh_group_number(mg->group, rank);
-}
-
-/* Ranks came or went, and the grid is one of the user's: as many stages as before if the ranks can
- * be shared out evenly, else as many ranks for each stage, else a pipeline, since its stages
- * exchange the least. */
-static void grid_adapt(sh_model_group *mg)
-{
-    if (mg->size % mg->opts.stages == 0)
-        mg->stages = mg->opts.stages;
-    else if (mg->size % mg->opts.tensor == 0)
-        mg->stages = mg->size / mg->opts.tensor;
-    else
-        mg->stages = mg->size;
-    if (mg->stages > mg->config.layers) mg->stages = 1;
-    mg->tensor = mg->size / mg->stages;
-}
-
-static sh_status grid_choose(sh_model_group *mg, sh_err *err)
-{
-    bool changed = mg->opts.ranks > 0 && mg->opts.ranks != mg->size;
-    if (changed && mg->opts.tensor > 0 && mg->opts.stages > 0) {
-        grid_adapt(mg);
-        return SH_OK;
-    }
-    mg->tensor = mg->opts.tensor > 0   ? mg->opts.tensor
-                 : mg->opts.stages > 0 ? mg->size / mg->opts.stages
-                                       : mg->size;
-    mg->stages = mg->opts.stages > 0 ? mg->opts.stages : mg->tensor > 0 ? mg->size / mg->tensor : 0;
-    if (mg->tensor <= 0 || mg->tensor * mg->stages != mg->size)
-        return sh_err_set(err, SH_ERR_INPUT,
-                          "a grid of %d x %d ranks (tensor x pipeline) does not match a group of "
-                          "%d",
-                          mg->tensor, mg->stages, mg->size);
-    if (!changed && mg->opts.split != NULL && mg->opts.split_count != mg->size)
-        return sh_err_set(err, SH_ERR_INPUT, "%d shares were given for %d ranks; give one for each",
-                          mg->opts.split_count, mg->size);
-    return SH_OK;
-}
-
-/* The shares that the user gave, if there is one for each rank. shares may be NULL. */
-static bool split_take(const sh_model_group *mg, double *shares)
-{
-    for (int i = 0; i < mg->size; i++) {
-        int number = sh_model_group_number(mg, i);
-        if (mg->opts.split == NULL || number >= mg->opts.split_count) return false;
-        if (shares != NULL) shares[i] = mg->opts.split[number];
-    }
-    return true;
-}
-
-/* What all ranks must have in common, besides the model. Rank 0 decides: one that is added later
- * was not told how the others were started. */
-typedef struct {
-    uint64_t tensor, stages;
-    uint64_t measured; /* the shares are by speed, not the user's */
-    uint64_t wire, context, slots, chunk, draws, kv_tokens, kv_format;
-    uint64_t outputs;
-    uint64_t exact; /* f32 activations; what this rank's device was opened for cannot be changed */
-} group_terms;
-
-enum { TERM_COUNT = sizeof(group_terms) / sizeof(uint64_t) };
-
-static group_terms terms_of(const sh_model_group *mg)
-{
-    return (group_terms){
-        (uint64_t)mg->tensor,         (uint64_t)mg->stages,       !split_take(mg, NULL),
-        (uint64_t)mg->opts.wire,      (uint64_t)mg->opts.context, (uint64_t)mg->opts.slots,
-        (uint64_t)mg->opts.chunk,     (uint64_t)mg->opts.draws,   (uint64_t)mg->opts.kv_tokens,
-        (uint64_t)mg->opts.kv_format, mg->opts.outputs,           mg->opts.load.exact};
-}
-
-static bool terms_valid(const sh_model_group *mg, const group_terms *t)
-{
-    uint64_t most = INT32_MAX;
-    return t->tensor <= SH_RANKS_MAX && t->stages <= SH_RANKS_MAX &&
-           t->tensor * t->stages == (uint64_t)mg->size && t->wire <= SH_CODEC_INT8 &&
-           t->context <= most && t->slots > 0 && t->slots <= most && t->chunk > 0 &&
-           t->chunk <= most && t->draws > 0 && t->draws <= most &&
-           t->kv_tokens <= INT64_MAX / SH_KV_BLOCK && t->kv_format <= SH_KV_INT8 &&
-           t->outputs <= 1 && t->exact <= 1;
-}
-
-static void term_log(const char *name, uint64_t mine, uint64_t theirs)
-{
-    if (mine != theirs)
-        SH_LOGI("--%s is %llu, as on rank 0, not %llu", name, (unsigned long long)theirs,
-                (unsigned long long)mine);
-}
-
-/* The model has buffers for the steps: with others it is loaded again. */
-static void terms_take(sh_model_group *mg, const group_terms *t)
-{
-    group_terms mine = terms_of(mg);
-    if (mine.wire != t->wire) SH_LOGI("--wire is that of rank 0, not the one given here");
-    term_log("context", mine.context, t->context);
-    term_log("slots", mine.slots, t->slots);
-    term_log("chunk", mine.chunk, t->chunk);
-    term_log("kv-tokens", mine.kv_tokens, t->kv_tokens);
-    if (mine.kv_format != t->kv_format) SH_LOGI("--kv-format is that of rank 0");
-    if (mine.chunk != t->chunk || mine.draws != t->draws || mine.kv_format != t->kv_format) {
-        sh_model_free(mg->model);
-        mg->model = NULL;
-        mg->kv_epoch = 0;
-    }
-    mg->tensor = (int)t->tensor;
-    mg->stages = (int)t->stages;
-    mg->measured = t->measured != 0;
-    mg->opts.wire = (sh_codec)t->wire;
-    mg->opts.context = (int)t->context;
-    mg->opts.slots = (int)t->slots;
-    mg->opts.chunk = (int)t->chunk;
-    mg->opts.draws = (int)t->draws;
-    mg->opts.kv_tokens = (int64_t)t->kv_tokens;
-    mg->opts.kv_format = (sh_kv_format)t->kv_format;
-    mg->opts.outputs = t->outputs != 0;
+    return mg->group == NULL ? mg->number : sh_group_number(mg->group, rank);
 }
 
 static sh_status terms_agree(sh_model_group *mg, sh_err *err)
 {
-    uint8_t bytes[sizeof(group_terms)];
-    uint64_t term[TERM_COUNT];
-    sh_status status = mg->rank == 0 ? grid_choose(mg, err) : SH_OK;
-    mg->measured = !split_take(mg, NULL);
+    uint8_t bytes[SH_TERMS_LEN];
+    sh_status status = mg->rank == 0 ? sh_model_group_choose_grid(mg, err) : SH_OK;
+    mg->measured = !sh_model_group_split_take(mg, NULL);
     if (mg->group == NULL) return status;
-    if (status != SH_OK) {
-        sh_group_fail(mg->group, err->text);
-        return status;
+    sh_model_group_terms_pack(mg, bytes);
+    if (status == SH_OK) {
+        status = sh_coll_broadcast(mg->group, 0, bytes, sizeof(bytes), err);
+        if (status != SH_OK || mg->rank == 0) return status;
+        status = sh_model_group_terms_take(mg, bytes, err);
     }
-    group_terms terms = terms_of(mg);
-    memcpy(term, &terms, sizeof(terms));
-    for (size_t i = 0; i < sizeof(bytes); i++) bytes[i] = (uint8_t)(term[i / 8] >> (8 * (i % 8)));
-    status = sh_coll_broadcast(mg->group, 0, bytes, sizeof(bytes), err);
-    if (status != SH_OK || mg->rank == 0) return status;
-    sh_reader r = sh_reader_of((sh_str){(const char *)bytes, sizeof(bytes)});
-    for (int i = 0; i < TERM_COUNT; i++) term[i] = sh_get_uint(&r, 8);
-    memcpy(&terms, term, sizeof(terms));
-    bool valid = terms_valid(mg, &terms);
-    if (valid && terms.exact == mg->opts.load.exact) {
-        terms_take(mg, &terms);
-        return SH_OK;
-    }
-    if (valid)
-        sh_err_set(err, SH_ERR_GROUP, "rank %d has other --activations than rank 0",
-                   sh_model_group_number(mg, mg->rank));
-    else
-        sh_err_set(
-            err, SH_ERR_GROUP,
-            "rank 0 sent invalid terms: a grid of %llu x %llu for %d ranks, %llu slots, steps "
-            "of %llu tokens",
-            (unsigned long long)terms.tensor, (unsigned long long)terms.stages, mg->size,
-            (unsigned long long)terms.slots, (unsigned long long)terms.chunk);
-    sh_group_fail(mg->group, err->text);
-    return err->status;
+    if (status != SH_OK) sh_group_fail(mg->group, err->text);
+    return status;
 }
 
 /* The KV cache of all ranks together, where the user has set its size: a rank holds as much of it
@@ -344,10 +207,9 @@ sh_status sh_model_group_check_without(const sh_model_group *mg, uint64_t ranks,
                       (weights + kv) / (1 << 30), (long long)mg->opts.kv_tokens);
 }
 
-static sh_rank_offer offer_make(const sh_model_group *mg)
+sh_rank_offer sh_model_group_offer(const sh_model_group *mg, bool measure)
 {
     sh_rank_offer mine = {.member = sh_model_group_number(mg, mg->rank)};
-    bool measure = mg->measured && mg->size > 1;
     mine.resources.memory = (double)(mg->dev->ops->memory_free(mg->dev) - mg->opts.memory_reserve);
     if (mg->model != NULL) { /* it would be free again if this rank got another shard */
         sh_model_memory used = sh_model_memory_used(mg->model);
@@ -362,7 +224,7 @@ static sh_rank_offer offer_make(const sh_model_group *mg)
 
 static sh_status offers_exchange(sh_model_group *mg, sh_rank_offer *all, sh_err *err)
 {
-    sh_rank_offer mine = offer_make(mg);
+    sh_rank_offer mine = sh_model_group_offer(mg, mg->measured && mg->size > 1);
     sh_buf out = {0}, in = {0};
     sh_rank_offer_pack(&mine, &out);
     sh_status status = exchange(mg, &out, &in, err);
@@ -416,7 +278,8 @@ static sh_shares_vote shares_offer(const sh_model_group *mg, const sh_rank_offer
                    sh_shares_fit_now(&mg->shares, all, (double)mg->identity.weight_bytes));
     sh_shares_vote vote = {mg->shares.number, usable ? mg->shares.number : 0, mg->refused};
     if (usable) memcpy(shares, mg->shares.shares, bytes);
-    if (mg->rank == 0 && (split_take(mg, shares) || shares_rebalance(mg, all, shares)))
+    if (mg->rank == 0 &&
+        (sh_model_group_split_take(mg, shares) || shares_rebalance(mg, all, shares)))
         vote.usable = SH_SHARES_MINE;
     return vote;
 }
@@ -493,17 +356,22 @@ static sh_status plan_confirm(sh_model_group *mg, sh_err *err)
     return status;
 }
 
+sh_status sh_model_group_cut(sh_model_group *mg, const double *shares, sh_err *err)
+{
+    sh_plan_opts opts = {.tensor_size = mg->tensor,
+                         .stages = mg->stages,
+                         .weights = shares,
+                         .head_layers = sh_predict_head_layers(&mg->config)};
+    mg->shards = sh_alloc_array((size_t)mg->size, sizeof(*mg->shards));
+    return sh_shard_plan(&mg->config, &opts, mg->shards, err);
+}
+
 static sh_status shards_plan(sh_model_group *mg, sh_err *err)
 {
     double *shares = sh_alloc_array((size_t)mg->size, sizeof(*shares));
-    mg->shards = sh_alloc_array((size_t)mg->size, sizeof(*mg->shards));
     sh_status status = shares_agree(mg, shares, err);
     if (status == SH_OK) {
-        sh_plan_opts opts = {.tensor_size = mg->tensor,
-                             .stages = mg->stages,
-                             .weights = shares,
-                             .head_layers = sh_predict_head_layers(&mg->config)};
-        status = sh_shard_plan(&mg->config, &opts, mg->shards, err);
+        status = sh_model_group_cut(mg, shares, err);
         if (status != SH_OK && mg->group != NULL) sh_group_fail(mg->group, err->text);
     }
     free(shares);
@@ -540,7 +408,7 @@ static sh_status shard_change(sh_model_group *mg, const sh_shard *shard, sh_err 
 
 /* Keeps the loaded weights if the shard is the same as before. On failure the group is failed with
  * the reason, so that the others do not wait for this rank. */
-static sh_status shard_load(sh_model_group *mg, sh_err *err)
+sh_status sh_model_group_load_shard(sh_model_group *mg, sh_err *err)
 {
     const sh_shard *shard = &mg->shards[mg->rank];
     if (mg->model != NULL && memcmp(sh_model_shard(mg->model), shard, sizeof(*shard)) == 0)
@@ -781,7 +649,7 @@ static void steps_prepare(sh_model_group *mg)
 
 static sh_status join(sh_model_group *mg, sh_group *group, sh_err *err)
 {
-    group_leave(mg);
+    sh_model_group_leave(mg);
     mg->group = group;
     mg->rank = group == NULL ? 0 : sh_group_rank(group);
     mg->size = group == NULL ? 1 : sh_group_size(group);
@@ -797,7 +665,7 @@ static sh_status join(sh_model_group *mg, sh_group *group, sh_err *err)
                 "point may be garbage",
                 mg->context, mg->config.context);
     status = shards_plan(mg, err);
-    if (status == SH_OK) status = shard_load(mg, err);
+    if (status == SH_OK) status = sh_model_group_load_shard(mg, err);
     sh_model_group_share_end(mg);
     if (status == SH_OK) status = kv_prepare(mg, err);
     if (status == SH_OK && group != NULL) {

@@ -23,6 +23,7 @@
 #include "engine/rank_report.h"
 #include "engine/step_plan.h"
 #include "model/model.h"
+#include "net/roster.h"
 #include "share/hub_windows.h"
 
 typedef struct {
@@ -68,6 +69,21 @@ void sh_model_group_set_beside(sh_model_group *mg, int64_t bytes);
 /* Plans, loads and allocates with the ranks of `group` until steps can run. The group is borrowed
  * until the next join or close; NULL: this process alone. */
 SH_MUST_CHECK sh_status sh_model_group_join(sh_model_group *mg, sh_group *group, sh_err *err);
+
+/* Rank 0: sends weights to ranks that ask for them, until the next join. A join to a group does so
+ * by itself; a rank that is alone in its group may be joined to none. */
+SH_MUST_CHECK sh_status sh_model_group_receive(sh_model_group *mg, sh_group *group, sh_err *err);
+
+/* Ranks that come to a group that runs load their share before they join, so that nobody waits for
+ * them (newcomer.c).
+ *
+ * Rank 0: answers those who ask for the share that they will have. `group` is the one that runs. */
+void sh_model_group_answer_newcomers(sh_model_group *mg, const sh_group *group, sh_roster *roster);
+
+/* Another rank: loads the share that it will have in the group that `opts` leads to. *number is the
+ * number with which to come in, *epoch the group that the share is good for. */
+SH_MUST_CHECK sh_status sh_model_group_prepare(sh_model_group *mg, const sh_group_opts *opts,
+                                               int *number, uint64_t *epoch, sh_err *err);
 
 /* Rank 0: whether the other ranks could hold the model without these, a bit for each.
  * SH_ERR_MEMORY: no. */

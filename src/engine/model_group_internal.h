@@ -26,6 +26,7 @@ struct sh_model_group {
     sh_group *group; /* NULL: alone */
     sh_group *stage; /* the ranks that share this one's layers; NULL when there are no others */
     int rank, size;
+    int number;     /* without a group: by which users know this rank */
     int host_ranks; /* ranks on this machine, which share its memory */
     int tensor, stages;
     bool measured;    /* the ranks' speed counts for the shares */
@@ -70,10 +71,38 @@ struct sh_model_group {
 /* Reads what is known of the model before its weights. */
 SH_MUST_CHECK sh_status sh_model_group_describe(sh_model_group *mg, const char *dir, sh_err *err);
 
+/* The terms that all ranks have in common (model_group_terms.c). */
+enum { SH_TERMS_LEN = 12 * 8 };
+void sh_model_group_terms_pack(const sh_model_group *mg, uint8_t out[SH_TERMS_LEN]);
+SH_MUST_CHECK sh_status sh_model_group_terms_take(sh_model_group *mg,
+                                                  const uint8_t bytes[SH_TERMS_LEN], sh_err *err);
+
+/* Rank 0: the grid for a group of mg->size. */
+SH_MUST_CHECK sh_status sh_model_group_choose_grid(sh_model_group *mg, sh_err *err);
+
+/* The shares that the user gave, if there is one for each rank. shares may be NULL. */
+bool sh_model_group_split_take(const sh_model_group *mg, double *shares);
+
+/* What this rank has to offer; its speed counts as 1 unless it is measured. */
+sh_rank_offer sh_model_group_offer(const sh_model_group *mg, bool measure);
+
+/* Cuts the model by these shares [size] into mg->shards, and loads the shard of this rank. */
+SH_MUST_CHECK sh_status sh_model_group_cut(sh_model_group *mg, const double *shares, sh_err *err);
+SH_MUST_CHECK sh_status sh_model_group_load_shard(sh_model_group *mg, sh_err *err);
+
+/* Frees everything that belongs to one join. The model and the device stay. */
+void sh_model_group_leave(sh_model_group *mg);
+
 /* Makes weights travel in a group that has just formed: rank 0 offers them, a rank without a copy
  * of the model learns what the model is. After loading it is done with them. */
 SH_MUST_CHECK sh_status sh_model_group_share_begin(sh_model_group *mg, sh_err *err);
 void sh_model_group_share_end(sh_model_group *mg);
+
+/* A rank without a copy of the model takes that of rank 0, with this identity, over a link; with
+ * `number` as its own. */
+SH_MUST_CHECK sh_status sh_model_group_obtain(sh_model_group *mg, const sh_share_link *link,
+                                              const uint8_t id[SH_IDENTITY_LEN], int number,
+                                              sh_err *err);
 
 /* Such a rank keeps the decision on shares for its next life, unless it cannot load its part. */
 void sh_model_group_keep_shares(const sh_model_group *mg, bool keep);

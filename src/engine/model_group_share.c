@@ -23,11 +23,17 @@ static sh_status link_open(void *ctx, int index, sh_stream *out, sh_err *err)
     return sh_group_connect(ctx, index, sh_deadline_in_ms(CONNECT_MS), out, err);
 }
 
-static sh_status offer(sh_model_group *mg, sh_err *err)
+sh_status sh_model_group_receive(sh_model_group *mg, sh_group *group, sh_err *err)
 {
     sh_status status = mg->server != NULL ? SH_OK
                                           : sh_share_server_create(mg->model_dir, &mg->server, err);
-    if (status == SH_OK) sh_group_set_visitor(mg->group, sh_share_server_take, mg->server);
+    if (status == SH_OK) sh_group_set_visitor(group, sh_share_server_take, mg->server);
+    return status;
+}
+
+static sh_status offer(sh_model_group *mg, sh_err *err)
+{
+    sh_status status = sh_model_group_receive(mg, mg->group, err);
     if (mg->opts.load_board != NULL) {
         sh_load_board_clear(mg->opts.load_board);
         sh_group_on_load(mg->group, sh_load_board_set, mg->opts.load_board);
@@ -81,19 +87,25 @@ static void shares_load(sh_model_group *mg)
     free(path);
 }
 
-static sh_status obtain(sh_model_group *mg, sh_err *err)
+sh_status sh_model_group_obtain(sh_model_group *mg, const sh_share_link *link,
+                                const uint8_t id[SH_IDENTITY_LEN], int number, sh_err *err)
 {
-    sh_share_link link = {mg->group, link_open, sh_group_fd(mg->group)};
     bool changed = false;
     if (mg->source == NULL)
         mg->source = sh_shard_source_create(mg->opts.shard_cache, mg->opts.shard_cache_limit,
                                             mg->opts.hub);
-    sh_status status = sh_shard_source_connect(mg->source, &link, sh_group_model(mg->group),
-                                               sh_model_group_number(mg, mg->rank), &changed, err);
+    sh_status status = sh_shard_source_connect(mg->source, link, id, number, &changed, err);
     if (status != SH_OK || !changed) return status;
     forget(mg);
     shares_load(mg);
     return sh_model_group_describe(mg, sh_shard_source_dir(mg->source), err);
+}
+
+static sh_status obtain(sh_model_group *mg, sh_err *err)
+{
+    sh_share_link link = {mg->group, link_open, sh_group_fd(mg->group)};
+    return sh_model_group_obtain(mg, &link, sh_group_model(mg->group),
+                                 sh_model_group_number(mg, mg->rank), err);
 }
 
 sh_status sh_model_group_share_begin(sh_model_group *mg, sh_err *err)

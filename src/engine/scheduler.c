@@ -190,6 +190,7 @@ void sh_sched_bind_waiting(sh_sched *s)
 
 void sh_sched_submit(sh_sched *s, uint64_t owner, const sh_sequence_spec *q)
 {
+    sh_sched_join_masks(s);
     sh_err err;
     bool retry;
     s->stats.requests++;
@@ -296,6 +297,7 @@ static sh_sched_list *list_of(sh_sched *s, int which)
 
 void sh_sched_cancel(sh_sched *s, uint64_t owner, uint64_t id)
 {
+    sh_sched_join_masks(s);
     for (int which = 0; which < 2; which++)
         for (sh_sequence *seq = list_of(s, which)->first; seq != NULL; seq = seq->next) {
             if (seq->owner != owner || seq->spec.id != id) continue;
@@ -330,6 +332,7 @@ static void forget_one(sh_sched *s, sh_sequence *seq, const void *arg)
 
 void sh_sched_forget(sh_sched *s, uint64_t owner)
 {
+    sh_sched_join_masks(s);
     each(s, forget_one, &owner);
 }
 

@@ -85,11 +85,11 @@ static void plan_next_try(sh_connector *connector, const sh_err *err)
 }
 
 /* Errors that another attempt cannot cure: a wrong token, a refusal by the group, a bad address, a
- * node id that another rank has. */
+ * node id that another rank has, a share that has to be loaded first. */
 static bool is_final(sh_status status)
 {
     return status == SH_ERR_AUTH || status == SH_ERR_GROUP || status == SH_ERR_INPUT ||
-           status == SH_ERR_CONFLICT;
+           status == SH_ERR_CONFLICT || status == SH_ERR_CANCELLED;
 }
 
 /* In a flood the peer's listen queue is full and its kernel silently drops our SYN; ours would send

@@ -123,6 +123,14 @@ static sh_status put_off(const sh_join *join, sh_peer_conn *conn, int rank)
     return SH_OK;
 }
 
+/* Rank 0: whether the others would have to wait while this rank loads, though they have served
+ * without it. If they cannot do so now, it is needed, prepared or not. */
+static bool must_prepare(const sh_roster *roster, const sh_hello *theirs)
+{
+    bool survivor = theirs->epoch != 0;
+    return theirs->prepared != 0 && roster->formed && !roster->needs_all && !survivor;
+}
+
 /* Rank 0: keeps the connection of a rank that matches. One that does not fails the whole group, so
  * that a mistake shows at once; but a group that has served already goes on without it, and so does
  * one that anybody may come to. */
@@ -143,7 +151,8 @@ static sh_status admit_join(sh_join *join, sh_peer_conn *conn, sh_err *err)
         join->at_fault = (int)theirs->rank;
         return refuse(conn, err);
     }
-    if (roster != NULL && !sh_roster_expects(roster, rank) && !sh_roster_is_open(roster))
+    if (roster != NULL && !sh_roster_expects(roster, rank) &&
+        (!sh_roster_is_open(roster) || must_prepare(roster, theirs)))
         return put_off(join, conn, rank);
     if (welcome(join, conn, rank, err) != SH_OK) {
         sh_peer_conn_close(conn); /* it will connect again */
@@ -304,6 +313,7 @@ void sh_join_connect_coordinator(sh_join *join)
     hello.to = 0;
     hello.epoch = join->opts->last_epoch;
     hello.left = join->opts->last_left;
+    hello.prepared = join->opts->prepared;
     list_own(join, &hello.listen);
     join->attempts[0].peer = 0;
     join->attempt_count = 1;

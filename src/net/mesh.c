@@ -255,13 +255,8 @@ static sh_status join_loop(sh_join *join, sh_err *err)
     return SH_OK;
 }
 
-static void join_start(sh_join *join)
+static void hello_set(const sh_mesh_opts *opts, sh_hello *hello)
 {
-    const sh_mesh_opts *opts = join->opts;
-    sh_hello *hello = &join->hello;
-    join->deadline = sh_deadline_in_ms(opts->join_ms);
-    join->without_at = SH_DEADLINE_NEVER;
-    join->at_fault = -1;
     hello->protocol = SH_PEER_PROTOCOL;
     hello->rank = (uint32_t)opts->rank;
     hello->world = (uint32_t)opts->size;
@@ -274,6 +269,15 @@ static void join_start(sh_join *join)
     memcpy(hello->node, opts->node, SH_NODE_ID_LEN);
     hello->life = opts->life;
     sh_host_id(hello->host);
+}
+
+static void join_start(sh_join *join)
+{
+    const sh_mesh_opts *opts = join->opts;
+    join->deadline = sh_deadline_in_ms(opts->join_ms);
+    join->without_at = SH_DEADLINE_NEVER;
+    join->at_fault = -1;
+    hello_set(opts, &join->hello);
     join->attempts = sh_alloc_array(1, sizeof(*join->attempts));
     if (opts->roster != NULL) sh_roster_begin(opts->roster);
 }
@@ -365,17 +369,14 @@ static bool is_readable(int fd)
     return fd >= 0 && poll(&p, 1, 0) > 0;
 }
 
-sh_status sh_mesh_connect(const sh_mesh *mesh, int index, int stop_fd, sh_deadline deadline,
-                          sh_stream *out, sh_err *err)
+/* Opens a connection for weights with this hello, and waits for its welcome. */
+static sh_status weights_connect(const char *address, sh_tls *tls, sh_hello *hello, int stop_fd,
+                                 sh_deadline deadline, sh_stream *out, sh_err *err)
 {
     sh_connector connector;
-    sh_hello hello = mesh->hello;
-    int lanes = mesh->coordinator.count < hello.lanes ? mesh->coordinator.count : hello.lanes;
-    const char *address = mesh->coordinator.text[index % lanes];
     sh_status status;
-    hello.use = SH_USE_WEIGHTS;
-    hello.epoch = mesh->epoch;
-    sh_connector_init(&connector, address, mesh->tls, &hello, CONNECT_MS);
+    hello->use = SH_USE_WEIGHTS;
+    sh_connector_init(&connector, address, tls, hello, CONNECT_MS);
     while ((status = sh_connector_step(&connector, err)) == SH_AGAIN) {
         if (is_readable(stop_fd))
             status = sh_err_set(err, SH_ERR_GROUP, "the group has ended");
@@ -386,7 +387,25 @@ sh_status sh_mesh_connect(const sh_mesh *mesh, int index, int stop_fd, sh_deadli
         connect_sleep(&connector, stop_fd);
     }
     if (status == SH_OK) *out = sh_peer_conn_release(sh_connector_take(&connector));
-    if (status == SH_OK && mesh->hello.plain_data) sh_stream_end_tls(out);
+    if (status == SH_OK && hello->plain_data) sh_stream_end_tls(out);
     sh_connector_reset(&connector);
     return status;
+}
+
+sh_status sh_mesh_connect(const sh_mesh *mesh, int index, int stop_fd, sh_deadline deadline,
+                          sh_stream *out, sh_err *err)
+{
+    sh_hello hello = mesh->hello;
+    int lanes = mesh->coordinator.count < hello.lanes ? mesh->coordinator.count : hello.lanes;
+    hello.epoch = mesh->epoch;
+    return weights_connect(mesh->coordinator.text[index % lanes], mesh->tls, &hello, stop_fd,
+                           deadline, out, err);
+}
+
+sh_status sh_mesh_visit(const sh_mesh_opts *opts, sh_tls *tls, sh_deadline deadline, sh_stream *out,
+                        sh_err *err)
+{
+    sh_hello hello = {.epoch = 0};
+    hello_set(opts, &hello);
+    return weights_connect(opts->coordinator, tls, &hello, -1, deadline, out, err);
 }

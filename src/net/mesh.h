@@ -38,6 +38,11 @@ typedef struct {
     uint8_t node[SH_NODE_ID_LEN];   /* see sh_hello */
     uint64_t life;                  /* likewise */
     uint64_t last_epoch, last_left; /* of the group that this rank was in before; 0: none */
+    /* A group that runs takes in a rank that is prepared: it has loaded its share for the group
+     * with this epoch. 0: it comes in as it is, and the others wait while it loads. If it is not
+     * prepared for this group, sh_mesh_join returns SH_ERR_CANCELLED at once. */
+    uint64_t prepared;
+
     sh_roster *roster; /* rank 0, borrowed: ranks may come and go. NULL: exactly `size` of them */
     const sh_transport *const *transports; /* sh_transports; tests may have more */
     const sh_transport *wanted;            /* for all pairs, or fail; NULL: the best for each */
@@ -67,6 +72,8 @@ typedef struct {
     sh_tls *tls;
 } sh_mesh;
 
+#define SH_PREPARED_NOT UINT64_MAX
+
 /* Defaults: one rank of a group of one, loopback, 60 s to join. */
 void sh_mesh_opts_init(sh_mesh_opts *opts);
 
@@ -78,5 +85,10 @@ void sh_mesh_close(sh_mesh *mesh);
  * stop_fd is readable (SH_ERR_GROUP). For any thread. */
 SH_MUST_CHECK sh_status sh_mesh_connect(const sh_mesh *mesh, int index, int stop_fd,
                                         sh_deadline deadline, sh_stream *out, sh_err *err);
+
+/* The same for a rank that prepares to come in: to rank 0 of the group that runs at the coordinator
+ * of these options. `tls` is for their token (NULL: none), and must outlive the stream. */
+SH_MUST_CHECK sh_status sh_mesh_visit(const sh_mesh_opts *opts, sh_tls *tls, sh_deadline deadline,
+                                      sh_stream *out, sh_err *err);
 
 #endif

@@ -115,6 +115,7 @@ static sh_status refusal_of(sh_frame_type type)
     case SH_FRAME_WAIT: return SH_ERR_PEER;
     case SH_FRAME_TAKEN: return SH_ERR_CONFLICT;
     case SH_FRAME_ELSEWHERE: return SH_ERR_NOT_FOUND;
+    case SH_FRAME_PREPARE: return SH_ERR_CANCELLED;
     default: return SH_OK;
     }
 }

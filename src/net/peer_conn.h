@@ -55,7 +55,7 @@ bool sh_peer_conn_is_authenticated(const sh_peer_conn *conn);
 
 void sh_peer_conn_welcome(sh_peer_conn *conn, const sh_hello *mine);
 /* Sends the notice without waiting for it to arrive; the caller closes the connection. */
-/* `answer` is REFUSE, WAIT, TAKEN or ELSEWHERE. */
+/* `answer` is REFUSE, WAIT, TAKEN, PREPARE or ELSEWHERE. */
 void sh_peer_conn_refuse(sh_peer_conn *conn, sh_frame_type answer, const sh_notice *notice);
 
 /* Refuses and closes a connection that is not meant for this rank (SH_RANK_ANY: it has no number

@@ -75,6 +75,7 @@ void sh_hello_pack(sh_buf *out, sh_frame_type type, const sh_hello *hello)
     sh_put_uint(out, hello->life, 8);
     sh_put_uint(out, hello->epoch, 8);
     sh_put_uint(out, hello->left, 8);
+    sh_put_uint(out, hello->prepared, 8);
     sh_put_uint(out, hello->to, 4);
     sh_put_uint(out, hello->given_rank, 4);
     sh_put_uint(out, (uint64_t)hello->use, 1);
@@ -222,6 +223,7 @@ static void get_hello_rest(sh_reader *r, sh_hello *out)
     out->life = sh_get_uint(r, 8);
     out->epoch = sh_get_uint(r, 8);
     out->left = sh_get_uint(r, 8);
+    out->prepared = sh_get_uint(r, 8);
     out->to = (uint32_t)sh_get_uint(r, 4);
     out->given_rank = (uint32_t)sh_get_uint(r, 4);
     uint64_t use = sh_get_uint(r, 1);
@@ -230,7 +232,7 @@ static void get_hello_rest(sh_reader *r, sh_hello *out)
     uint64_t plain = sh_get_uint(r, 1);
     get_addrs(r, &out->listen);
     int sockets = use == SH_USE_DATA ? 2 * out->lanes : 1;
-    bool any = use == SH_USE_JOIN || use == SH_USE_MODELS;
+    bool any = use == SH_USE_JOIN || use == SH_USE_MODELS || use == SH_USE_WEIGHTS;
     uint32_t ranks = any ? SH_RANK_ANY + 1 : SH_RANKS_MAX;
     if (use < SH_USE_JOIN || use >= SH_USE_END || plain > 1 || out->lanes > SH_LANES_MAX ||
         out->socket >= sockets || out->rank >= ranks || out->given_rank >= SH_RANKS_MAX ||

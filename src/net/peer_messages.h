@@ -56,6 +56,7 @@ typedef enum {
     SH_FRAME_TAKEN,     /* sh_notice, the negative answer: another rank has this node id */
     SH_FRAME_ELSEWHERE, /* sh_notice, the negative answer: this is not the rank that was meant */
     SH_FRAME_STAY,      /* sh_notice, from rank 0: the group cannot do without this rank */
+    SH_FRAME_PREPARE,   /* sh_notice, the negative answer: load a share first, see net/mesh.h */
     SH_FRAME_MODELS,    /* between hosts with several models, see cluster/model_link.h */
     SH_FRAME_TYPE_END,
 } sh_frame_type;
@@ -70,7 +71,8 @@ typedef enum {
     SH_USE_JOIN = 1, /* to rank 0, which keeps it as the control connection */
     SH_USE_CONTROL,
     SH_USE_DATA,
-    SH_USE_WEIGHTS, /* to rank 0 of a group that has formed: to get parts of the model */
+    SH_USE_WEIGHTS, /* to rank 0 of a group that has formed: to get parts of the model. A rank that
+                       is to come in has the epoch 0, and perhaps no number */
     SH_USE_MODELS,  /* to the host that decides which models are loaded */
     SH_USE_END,
 } sh_peer_conn_use;
@@ -94,6 +96,7 @@ typedef struct {
     uint64_t life;            /* of the process: two with one node id are told apart by it */
     uint64_t epoch;           /* in JOIN that of the last group, or 0 */
     uint64_t left;            /* JOIN: `left` of the last group's table */
+    uint64_t prepared;        /* JOIN: see sh_mesh_opts */
     uint32_t to;              /* the rank that the connection is meant for */
     uint32_t given_rank;      /* WELCOME to a JOIN: the number of the rank that asked */
     sh_peer_conn_use use;

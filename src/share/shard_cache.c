@@ -165,8 +165,8 @@ static bool folder_delete(const folder *f)
     sh_status status = sh_shard_cache_delete(f->path, &err);
     close(lock);
     if (status == SH_OK)
-        SH_LOGI("shard cache: %.1f GB of a model that was not used lately were deleted",
-                (double)f->bytes * 1e-9);
+        SH_LOGI("shard cache: %.1f MB of a model that was not used lately were deleted",
+                (double)f->bytes * 1e-6);
     else
         SH_LOGW("shard cache: %s", err.text);
     return status == SH_OK;
@@ -195,8 +195,8 @@ void sh_shard_cache_trim(const sh_shard_cache *cache)
 {
     uint64_t others;
     if (!make_room(cache, 0, &others))
-        SH_LOGW("shard cache: %.1f GB are in use by other processes, or the disk is nearly full",
-                (double)others * 1e-9);
+        SH_LOGW("shard cache: %.1f MB are in use by other processes, or the disk is nearly full",
+                (double)others * 1e-6);
 }
 
 bool sh_shard_cache_grant(void *ctx, uint64_t size)

@@ -8,6 +8,7 @@
 #include "model/tensors.h"
 #include "share/shard_cache.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +16,38 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { TWINS_MAX = 16 }; /* processes of one model and rank number on one machine */
+enum {
+    TWINS_MAX = 16, /* processes of one model and rank number on one machine */
+    NAME_LEN = 32,  /* of a model, in the name of its folders */
+};
+
+/* Whether this is the name of a shard folder of the model whose name starts like this. */
+static bool is_of_model(const char *entry, const char *model)
+{
+    int rank, twin, end = 0;
+    return strncmp(entry, model, NAME_LEN) == 0 &&
+           sscanf(entry + NAME_LEN, "-%d.%d%n", &rank, &twin, &end) == 2 &&
+           entry[NAME_LEN + end] == '\0';
+}
+
+/* A machine may come back with another number, as when its server was started anew: then it takes
+ * over what it had under the old one, if no process uses that. */
+static void adopt(const char *root, const char *model, const char *path)
+{
+    bool done = false;
+    DIR *d = opendir(root);
+    if (d == NULL) return;
+    for (struct dirent *entry; !done && (entry = readdir(d)) != NULL;) {
+        sh_err ignored;
+        int lock = -1;
+        if (!is_of_model(entry->d_name, model)) continue;
+        char *other = sh_path_join(root, entry->d_name);
+        done = sh_shard_cache_lock(other, &lock, &ignored) == SH_OK && rename(other, path) == 0;
+        if (lock >= 0) close(lock);
+        free(other);
+    }
+    closedir(d);
+}
 
 sh_status sh_shard_folder_open(const char *root, const uint8_t id[SH_IDENTITY_LEN], int rank,
                                sh_shard_folder *out, sh_err *err)
@@ -28,6 +60,7 @@ sh_status sh_shard_folder_open(const char *root, const uint8_t id[SH_IDENTITY_LE
     for (int twin = 0; twin < TWINS_MAX; twin++) {
         char *path = sh_asprintf("%s/%.32s-%d.%d", root, name, rank, twin);
         int lock = -1;
+        if (!sh_file_exists(path)) adopt(root, name, path);
         status = sh_shard_cache_lock(path, &lock, err);
         if (status == SH_OK) {
             if (futimens(lock, NULL) != 0) SH_LOGW("%s: its time cannot be set", path);

@@ -27,8 +27,8 @@ typedef struct {
     sh_share_outline outline;
 } sh_shard_folder;
 
-/* Creates the folder of a model and rank in the cache `root`, or takes the one that is there; if
- * another process has it, another one of the same kind. */
+/* Takes the folder of a model and rank in the cache `root`; if there is none, or another process
+ * has it, one of the model that no process uses, or else a new one. */
 SH_MUST_CHECK sh_status sh_shard_folder_open(const char *root, const uint8_t id[SH_IDENTITY_LEN],
                                              int rank, sh_shard_folder *out, sh_err *err);
 void sh_shard_folder_close(sh_shard_folder *folder);

@@ -156,8 +156,9 @@ sh_status sh_share_client_read(sh_share_client *client, sh_share_part *parts, in
     return status;
 }
 
-static sh_status outline_read(const sh_share_client *client, sh_stream *stream, bool known,
-                              sh_buf *out, bool *same, sh_err *err)
+/* An outline or a plan. */
+static sh_status whole_read(const sh_share_client *client, sh_stream *stream, bool known,
+                            sh_buf *out, bool *same, sh_err *err)
 {
     sh_share_reply reply;
     sh_status status = reply_read(client, stream, &reply, err);
@@ -165,7 +166,7 @@ static sh_status outline_read(const sh_share_client *client, sh_stream *stream, 
     *same = reply.answer == SH_SHARE_SAME && known;
     if (*same) return SH_OK;
     if (reply.answer != SH_SHARE_DATA)
-        return sh_err_set(err, SH_ERR_PEER, "rank 0 sent no outline of the model");
+        return sh_err_set(err, SH_ERR_PEER, "rank 0 sent nothing about the model");
     sh_buf_clear(out);
     char *to = sh_buf_reserve(out, (size_t)reply.len);
     status = receive(client, stream, to, (size_t)reply.len, err);
@@ -183,7 +184,23 @@ sh_status sh_share_client_outline(sh_share_client *client, const uint8_t *known,
     sh_status status = conn_take(client, &stream, err);
     if (status != SH_OK) return status;
     status = requests_send(client, &stream, &request, sizeof(request), 1, err);
-    if (status == SH_OK) status = outline_read(client, &stream, known != NULL, out, same, err);
+    if (status == SH_OK) status = whole_read(client, &stream, known != NULL, out, same, err);
+    conn_return(client, &stream, status == SH_OK);
+    return status;
+}
+
+sh_status sh_share_client_plan(sh_share_client *client, sh_str body, sh_buf *out, sh_err *err)
+{
+    sh_share_request request = {.kind = SH_SHARE_PLAN, .window = {.len = body.len}};
+    struct iovec part = {(void *)body.ptr, body.len};
+    sh_stream stream;
+    bool same;
+    sh_status status = conn_take(client, &stream, err);
+    if (status != SH_OK) return status;
+    status = requests_send(client, &stream, &request, sizeof(request), 1, err);
+    if (status == SH_OK)
+        status = sh_stream_send(&stream, &part, 1, client->link.stop_fd, REPLY_MS, err);
+    if (status == SH_OK) status = whole_read(client, &stream, false, out, &same, err);
     conn_return(client, &stream, status == SH_OK);
     return status;
 }

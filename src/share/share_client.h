@@ -29,6 +29,10 @@ void sh_share_client_free(sh_share_client *client);
 SH_MUST_CHECK sh_status sh_share_client_outline(sh_share_client *client, const uint8_t *known,
                                                 sh_buf *out, bool *same, sh_err *err);
 
+/* Says `body` to rank 0, and gets the plan for a rank that is to come in. */
+SH_MUST_CHECK sh_status sh_share_client_plan(sh_share_client *client, sh_str body, sh_buf *out,
+                                             sh_err *err);
+
 /* A window of at most SH_SHARE_WINDOW_MAX bytes. */
 typedef struct {
     sh_share_request request; /* set by the caller */

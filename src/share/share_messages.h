@@ -3,9 +3,11 @@
  * A connection carries requests of one length in one direction; each is answered by a head of one
  * length and the bytes that it announces, in the order of the requests. Numbers are little-endian.
  *
- * There are two things to ask for. The outline has all that is small: the files that describe the
+ * There are three things to ask for. The outline has all that is small: the files that describe the
  * model, and name, size and header of each file of weights. A window is a part of such a file. Who
  * asks may say which bytes it has already, by their digest, and is then told if they are the same.
+ * The plan says which share of the model a rank will have that is to come in; what it has to say
+ * for that follows its request (engine/newcomer.c).
  *
  * Threads: pure functions. */
 #ifndef SH_SHARE_SHARE_MESSAGES_H
@@ -24,18 +26,24 @@ enum {
     SH_SHARE_WINDOW_MAX = 1 << 20,          /* bytes of a window */
     SH_SHARE_OUTLINE_MAX = 1 << 30,         /* bytes of an outline */
     SH_SHARE_REFUSAL_MAX = SH_ERR_TEXT_MAX, /* bytes of the text of a refusal */
+    SH_SHARE_PLAN_MAX = 1 << 16,            /* bytes of a plan, and of what is said for it */
     SH_SHARE_FILES_MAX = 4096,
     SH_SHARE_NAME_MAX = 255,
     SH_SHARE_CONNS_MAX = 8, /* connections of one rank */
 };
 
-typedef enum { SH_SHARE_OUTLINE = 1, SH_SHARE_WINDOW, SH_SHARE_KIND_END } sh_share_kind;
+typedef enum {
+    SH_SHARE_OUTLINE = 1,
+    SH_SHARE_WINDOW,
+    SH_SHARE_PLAN,
+    SH_SHARE_KIND_END
+} sh_share_kind;
 
 typedef struct {
     sh_share_kind kind;
-    uint32_t file; /* WINDOW: index in the outline */
-    sh_window window;
-    bool known; /* the bytes with this digest are here already */
+    uint32_t file;    /* WINDOW: index in the outline */
+    sh_window window; /* PLAN: len is that of what follows */
+    bool known;       /* the bytes with this digest are here already */
     uint8_t digest[SH_DIGEST_LEN];
 } sh_share_request;
 

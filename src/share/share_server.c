@@ -10,6 +10,7 @@
 #include "share/share_server.h"
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "model/safetensors.h"
@@ -33,6 +34,8 @@ enum {
     VISITS_MAX = SH_RANKS_MAX * SH_SHARE_CONNS_MAX,
     IDLE_MS = 3600000, /* until the next request; a rank may be busy with what it has */
     SEND_MS = 60000,   /* without a byte taken */
+    PLAN_MS = 10000,   /* for the owner to make a plan: it does so between steps */
+    PLAN_LOOK_MS = 5,
     DESCRIPTION_MAX = 256 << 20,
 };
 
@@ -45,12 +48,20 @@ typedef struct {
     atomic_bool done;
 } visit;
 
+/* One plan at a time is asked for and answered. */
+typedef enum { PLAN_NONE, PLAN_ASKED, PLAN_TAKEN, PLAN_MADE } plan_state;
+
 struct sh_share_server {
     char *dir;
     int stop[2];          /* readable while visits end */
-    pthread_mutex_t lock; /* guards visits and stopping; never held for long */
+    pthread_mutex_t lock; /* guards what follows, up to `plan`; never held for long */
     visit visits[VISITS_MAX];
     bool stopping;
+    plan_state plan_state;
+    const visit *plan_asker; /* NULL: it has gone */
+    sh_buf plan_said;
+    sh_err plan_why; /* status SH_OK: there is a plan */
+    sh_buf plan;
     pthread_mutex_t outline_lock; /* held while the outline is made, from slow disks too */
     bool outlined;                /* what follows is there, and does not change any more */
     sh_arena arena;
@@ -264,6 +275,107 @@ static sh_status answer_window(visit *v, const sh_share_request *request, sh_buf
     return answer(v, request, data, len, digest, err);
 }
 
+/* What has happened to the plan of a visit since it asked, which it has not if said is not NULL:
+ * then this does so, as soon as no other plan is asked for. */
+static bool plan_step(visit *v, sh_buf *said, sh_buf *plan, sh_err *why)
+{
+    sh_share_server *server = v->server;
+    bool done = false;
+    pthread_mutex_lock(&server->lock);
+    if (said->len > 0 && server->plan_state == PLAN_NONE) {
+        server->plan_state = PLAN_ASKED;
+        server->plan_asker = v;
+        server->plan_said = *said;
+        *said = (sh_buf){0};
+    } else if (server->plan_state == PLAN_MADE && server->plan_asker == v) {
+        done = true;
+        *plan = server->plan;
+        *why = server->plan_why;
+        server->plan = (sh_buf){0};
+        server->plan_state = PLAN_NONE;
+    }
+    pthread_mutex_unlock(&server->lock);
+    return done;
+}
+
+/* The visit does not wait any more. A plan that is being made is then for nobody. */
+static void plan_leave(visit *v)
+{
+    sh_share_server *server = v->server;
+    pthread_mutex_lock(&server->lock);
+    if (server->plan_asker == v) {
+        server->plan_asker = NULL;
+        if (server->plan_state != PLAN_TAKEN) server->plan_state = PLAN_NONE;
+        sh_buf_reset(&server->plan_said);
+    }
+    pthread_mutex_unlock(&server->lock);
+}
+
+static bool is_stopping(sh_share_server *server)
+{
+    pthread_mutex_lock(&server->lock);
+    bool stopping = server->stopping;
+    pthread_mutex_unlock(&server->lock);
+    return stopping;
+}
+
+/* The plan is the owner's to make, so this thread waits for it. */
+static sh_status answer_plan(visit *v, const sh_share_request *request, sh_err *err)
+{
+    sh_deadline end = sh_deadline_in_ms(PLAN_MS);
+    sh_buf said = {0}, plan = {0};
+    sh_err why;
+    bool done = false;
+    size_t len = (size_t)request->window.len;
+    if (len == 0 || len > SH_SHARE_PLAN_MAX) {
+        sh_err_set(&why, SH_ERR_PEER, "a plan cannot be made from %zu bytes", len);
+        return refuse(v, &why, err);
+    }
+    sh_status status = sh_stream_recv(&v->stream, sh_buf_reserve(&said, len), len,
+                                      v->server->stop[0], SEND_MS, err);
+    said.len = status == SH_OK ? len : 0;
+    sh_err_set(&why, SH_ERR_TIMEOUT, "the server was too busy to make a plan");
+    while (status == SH_OK && !done && !sh_deadline_passed(end) && !is_stopping(v->server)) {
+        done = plan_step(v, &said, &plan, &why);
+        if (!done) sh_sleep_ms(PLAN_LOOK_MS);
+    }
+    plan_leave(v);
+    if (status == SH_OK && done && why.status == SH_OK) {
+        uint8_t digest[SH_DIGEST_LEN];
+        sh_digest(plan.ptr, plan.len, digest);
+        status = answer(v, request, plan.ptr, plan.len, digest, err);
+    } else if (status == SH_OK) {
+        status = refuse(v, &why, err);
+    }
+    sh_buf_reset(&said);
+    sh_buf_reset(&plan);
+    return status;
+}
+
+bool sh_share_server_plan_asked(sh_share_server *server, sh_buf *said)
+{
+    pthread_mutex_lock(&server->lock);
+    bool asked = server->plan_state == PLAN_ASKED;
+    if (asked) {
+        server->plan_state = PLAN_TAKEN;
+        sh_buf_add(said, server->plan_said.ptr, server->plan_said.len);
+        sh_buf_reset(&server->plan_said);
+    }
+    pthread_mutex_unlock(&server->lock);
+    return asked;
+}
+
+void sh_share_server_plan_answer(sh_share_server *server, sh_str plan, const sh_err *why)
+{
+    pthread_mutex_lock(&server->lock);
+    SH_ASSERT(server->plan_state == PLAN_TAKEN);
+    server->plan_state = server->plan_asker == NULL ? PLAN_NONE : PLAN_MADE;
+    server->plan_why = why != NULL ? *why : (sh_err){.status = SH_OK};
+    sh_buf_reset(&server->plan);
+    if (why == NULL) sh_buf_add(&server->plan, plan.ptr, plan.len);
+    pthread_mutex_unlock(&server->lock);
+}
+
 static sh_status visit_step(visit *v, sh_buf *buf, sh_err *err)
 {
     uint8_t bytes[SH_SHARE_REQUEST_LEN];
@@ -273,6 +385,7 @@ static sh_status visit_step(visit *v, sh_buf *buf, sh_err *err)
                                       err);
     if (status == SH_OK) status = sh_share_request_unpack(bytes, &request, err);
     if (status != SH_OK) return status;
+    if (request.kind == SH_SHARE_PLAN) return answer_plan(v, &request, err);
     if (outline_need(v->server, &why) != SH_OK) return refuse(v, &why, err);
     return request.kind == SH_SHARE_OUTLINE ? answer_outline(v, &request, err)
                                             : answer_window(v, &request, buf, err);
@@ -375,6 +488,8 @@ void sh_share_server_free(sh_share_server *server)
     if (server == NULL) return;
     sh_share_server_end_visits(server);
     files_close(server);
+    sh_buf_reset(&server->plan_said);
+    sh_buf_reset(&server->plan);
     sh_sock_close(server->stop[0]);
     sh_sock_close(server->stop[1]);
     pthread_mutex_destroy(&server->outline_lock);

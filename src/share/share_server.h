@@ -9,9 +9,11 @@
 #ifndef SH_SHARE_SHARE_SERVER_H
 #define SH_SHARE_SHARE_SERVER_H
 
+#include "base/buf.h"
 #include "base/status.h"
 #include "net/stream.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef struct sh_share_server sh_share_server;
@@ -26,6 +28,13 @@ void sh_share_server_take(void *server, int rank, sh_stream stream);
 
 /* Ends all connections: the group has. */
 void sh_share_server_end_visits(sh_share_server *server);
+
+/* Whether a rank that is to come in waits for its plan; the owner makes it from what that rank
+ * said, appended to `said`, and answers before it asks for the next. A rank that waits too long is
+ * turned away by itself. */
+bool sh_share_server_plan_asked(sh_share_server *server, sh_buf *said);
+/* `why` has the reason, if there is no plan; NULL: `plan` is it. */
+void sh_share_server_plan_answer(sh_share_server *server, sh_str plan, const sh_err *why);
 
 /* Bytes of weights that were sent so far, or are being sent. */
 uint64_t sh_share_server_sent(const sh_share_server *server);

@@ -378,26 +378,39 @@ bool sh_definition_is_file(const char *path)
 
 static int by_name(const void *a, const void *b)
 {
-    return strcmp(((const sh_definition *)a)->name, ((const sh_definition *)b)->name);
+    const sh_definition *x = a, *y = b;
+    int order = strcmp(x->name, y->name);
+    return order != 0 ? order : strcmp(x->file, y->file);
 }
 
-static sh_status definition_add(const char *path, sh_definitions *out, sh_err *err)
+static void definition_add(const char *path, sh_definitions *out)
 {
-    out->list = sh_realloc_array(out->list, out->count + 1, sizeof(*out->list));
-    return sh_definition_load(path, &out->list[out->count++], err);
-}
-
-static sh_status folder_read(DIR *dir, const char *folder, sh_definitions *out, sh_err *err)
-{
-    const struct dirent *entry;
-    sh_status status = SH_OK;
-    while (status == SH_OK && (entry = readdir(dir)) != NULL) {
-        if (entry->d_name[0] == '.' || !sh_definition_is_file(entry->d_name)) continue;
-        char *path = sh_path_join(folder, entry->d_name);
-        status = definition_add(path, out, err);
-        free(path);
+    sh_definition one;
+    sh_err err;
+    if (sh_definition_load(path, &one, &err) != SH_OK) {
+        sh_buf_addf(&out->problems, "%s\n", err.text);
+        sh_definition_reset(&one);
+        return;
     }
-    return status;
+    out->list = sh_realloc_array(out->list, out->count + 1, sizeof(*out->list));
+    out->list[out->count++] = one;
+}
+
+/* Of several with one name the first file counts, in alphabetical order. */
+static void doubles_drop(sh_definitions *all)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < all->count; i++) {
+        sh_definition *one = &all->list[i];
+        if (kept > 0 && strcmp(all->list[kept - 1].name, one->name) == 0) {
+            sh_buf_addf(&all->problems, "%s: %s defines a model '%s' already\n", one->file,
+                        all->list[kept - 1].file, one->name);
+            sh_definition_reset(one);
+        } else {
+            all->list[kept++] = *one;
+        }
+    }
+    all->count = kept;
 }
 
 sh_status sh_definitions_load(const char *folder, sh_definitions *out, sh_err *err)
@@ -405,14 +418,15 @@ sh_status sh_definitions_load(const char *folder, sh_definitions *out, sh_err *e
     *out = (sh_definitions){0};
     DIR *dir = opendir(folder);
     if (dir == NULL) return sh_err_sys(err, "%s", folder);
-    sh_status status = folder_read(dir, folder, out, err);
+    for (const struct dirent *entry; (entry = readdir(dir)) != NULL;) {
+        if (entry->d_name[0] == '.' || !sh_definition_is_file(entry->d_name)) continue;
+        char *path = sh_path_join(folder, entry->d_name);
+        definition_add(path, out);
+        free(path);
+    }
     closedir(dir);
-    if (status != SH_OK) return status;
     if (out->count > 1) qsort(out->list, out->count, sizeof(*out->list), by_name);
-    for (size_t i = 1; i < out->count; i++)
-        if (strcmp(out->list[i - 1].name, out->list[i].name) == 0)
-            return sh_err_set(err, SH_ERR_INPUT, "%s: two files define a model '%s'", folder,
-                              out->list[i].name);
+    doubles_drop(out);
     return SH_OK;
 }
 
@@ -420,5 +434,6 @@ void sh_definitions_reset(sh_definitions *definitions)
 {
     for (size_t i = 0; i < definitions->count; i++) sh_definition_reset(&definitions->list[i]);
     free(definitions->list);
+    sh_buf_reset(&definitions->problems);
     *definitions = (sh_definitions){0};
 }

@@ -47,10 +47,12 @@ void sh_definition_reset(sh_definition *definition);
 /* Whether a path is that of such a file, by its name. */
 bool sh_definition_is_file(const char *path);
 
-/* All definitions of a folder, by name; two with one name are an error. */
+/* All definitions of a folder, by name. A file that is not one, or has the name of another, is left
+ * out: one mistake does not take the other models away. */
 typedef struct {
     sh_definition *list;
     size_t count;
+    sh_buf problems; /* a line for each file that was left out: which, where, and why */
 } sh_definitions;
 
 SH_MUST_CHECK sh_status sh_definitions_load(const char *folder, sh_definitions *out, sh_err *err);

@@ -4,6 +4,7 @@ const path = require('node:path');
 const { Front, check, chunk, event, finish, launch, must, saying, sleep, until } = require('./harness.cjs');
 
 const pictures = process.env.SHOAL_SCREENSHOTS;
+const SNAPSHOT = { uptime_s: 3600, status: 'healthy', model: 'demo', models: [], engine: null };
 const text = (page, selector) => page.locator(selector).first().textContent();
 const body = (page) => page.locator('.message.assistant .body').last().innerText();
 const idle = async (page) => (await page.locator('.message.streaming').count()) === 0;
@@ -101,7 +102,7 @@ async function lists(page, front) {
     await page.locator('.chat-list li', { hasText: 'Something' }).hover();
     await page.locator('button[aria-label="Delete Something quite different"]').click();
     await until('it is gone', async () => (await names(page)).length === 1);
-    await page.locator('.notice button', { hasText: 'Undo' }).click();
+    await page.locator('.chat-notice button', { hasText: 'Undo' }).click();
     await until('it is back', async () => (await names(page)).length === 2);
     must(/anglerfish/.test(await body(page)), 'not the conversation');
     await menu(page, 'Delete');
@@ -130,10 +131,10 @@ async function files(page, front) {
       [JSON.stringify({ ...good, conversations: [{ messages: [{ role: 'user', content: '', parent: 0 }] }] }), /parent is not a whole number from -1 to -1/]];
     for (const [source, why] of bad) {
       await page.locator('#chat-import').setInputFiles({ name: 'bad.json', mimeType: 'application/json', buffer: Buffer.from(source) });
-      await until(`the reason ${why}`, async () => why.test(await page.locator('.notice.bad').last().innerText().catch(() => '')));
+      await until(`the reason ${why}`, async () => why.test(await page.locator('.chat-notice.bad').last().innerText().catch(() => '')));
     }
     must((await names(page)).length === 2, 'something was imported');
-    await page.locator('.notice.bad button[aria-label="Dismiss"]').last().click();
+    await page.locator('.chat-notice.bad button[aria-label="Dismiss"]').last().click();
   });
   await check('text files are attached, shown with their sizes and sent as fenced text', async () => {
     await fresh(page);
@@ -200,12 +201,12 @@ async function answers(page, front) {
   });
   await check('an error is shown and tried again in its place', async () => {
     await say(page, front, 'Fail', (request, response) => { response.writeHead(500, { 'Content-Type': 'application/json' }); response.end('{"error":{"message":"out of luck"}}'); });
-    must((await text(page, '.error-box')) === 'out of luck', await text(page, '.error-box'));
+    must((await text(page, '.message .error-box')) === 'out of luck', await text(page, '.message .error-box'));
     const before = await page.locator('.message').count();
     front.chat = saying('Now it works');
     await page.locator('.try-again').click();
     await until('the answer', async () => (await idle(page)) && /Now it works/.test(await body(page)));
-    must((await page.locator('.message').count()) === before && (await page.locator('.error-box').count()) === 0, 'the error stayed');
+    must((await page.locator('.message').count()) === before && (await page.locator('.message .error-box').count()) === 0, 'the error stayed');
   });
   await check('an answer whose connection breaks says so and keeps its text', async () => {
     await say(page, front, 'Break', (request, response) => { response.writeHead(200, { 'Content-Type': 'text/event-stream' }); response.write(chunk({ content: 'Half an' })); setTimeout(() => response.destroy(), 300); });
@@ -285,21 +286,28 @@ async function streams(page, front) {
     await until('it stops', () => idle(page));
     must(/Stopped\./.test(await body(page)), (await body(page)).slice(-200));
   });
-  await check('an answer of 4000 tokens is drawn without long pauses', async () => {
+  await check('an answer of 4000 tokens takes little of a processor', async () => {
+    // Time on the processor, not on the clock: others use this machine too.
+    const client = await page.context().newCDPSession(page);
+    await client.send('Performance.enable', { timeDomain: 'threadTicks' });
+    const used = async () => (await client.send('Performance.getMetrics')).metrics.find((m) => m.name === 'ThreadTime').value;
     await fresh(page);
-    await page.evaluate(() => {
-      window.pauses = [];
-      let last = performance.now();
-      const frame = () => { const now = performance.now(); window.pauses.push(now - last); last = now; window.frames = requestAnimationFrame(frame); };
-      window.frames = requestAnimationFrame(frame);
-    });
+    const before = await used();
     const word = (i) => (i % 400 === 0 ? '\n\n```js\n' : i % 400 === 200 ? '\n```\n\n' : i % 40 === 39 ? '\n' : i % 400 < 200 ? `const a${i} = "b"; ` : `**word** ${i} $x^2$ `);
     await say(page, front, 'Much', drip(4000, 0, word));
-    const pauses = await page.evaluate(() => { cancelAnimationFrame(window.frames); return window.pauses.sort((a, b) => a - b); });
-    const at = (share) => Math.round(pauses[Math.floor((pauses.length - 1) * share)]);
-    console.log(`# ${pauses.length} frames: median ${at(0.5)} ms, 95 % ${at(0.95)} ms, longest ${at(1)} ms`);
-    must(at(0.5) < 250, `half of the frames took over ${at(0.5)} ms`); // some 17 ms on an idle machine
+    const seconds = (await used()) - before;
+    console.log(`# ${seconds.toFixed(2)} s`);
+    must(seconds < 10, `${seconds} s`); // some 1 s
     must((await page.locator('.message .code').count()) === 10, 'not all is drawn');
+    await client.detach();
+  });
+  await check('the page outlives an answer of 1 MB in one line, deep nesting and an open fence', async () => {
+    await fresh(page);
+    await say(page, front, 'Hostile', saying('>'.repeat(500), '\n\n', `${'**a *b '.repeat(3000)}\n\n`, 'word '.repeat(200000), '\n\n```c\n', '/* open'));
+    must((await page.locator('.message .code').last().innerText()).includes('/* open'), 'the end is not drawn');
+    await say(page, front, 'Still there?', saying('Yes.'));
+    must(/Yes\./.test(await body(page)), 'no');
+    await menu(page, 'Delete');
   });
 }
 
@@ -310,17 +318,17 @@ async function storage(page, front, context) {
     await client.send('Storage.overrideQuotaForOrigin', { origin: front.url, quotaSize: 1000 });
     await open(other, front);
     await say(other, front, 'Too much', saying('x'.repeat(300000)));
-    await until('it says so', async () => /storage is full/.test(await other.locator('.notice.bad').first().innerText().catch(() => '')));
+    await until('it says so', async () => /storage is full/.test(await other.locator('.chat-notice.bad').first().innerText().catch(() => '')));
     await client.send('Storage.overrideQuotaForOrigin', { origin: front.url });
     await say(other, front, 'Again');
-    await until('it is well again', () => other.locator('.notice.bad').first().isHidden());
+    await until('it is well again', () => other.locator('.chat-notice.bad').first().isHidden());
     await full.close();
   });
   await check('without a storage the page works and says that nothing is kept', async () => {
     const other = await context.newPage();
     await other.addInitScript(() => { IDBFactory.prototype.open = () => { throw new DOMException('denied', 'SecurityError'); }; });
     await open(other, front);
-    await until('it says so', async () => /cannot be stored in this browser/.test(await other.locator('.notice.bad').first().innerText().catch(() => '')));
+    await until('it says so', async () => /cannot be stored in this browser/.test(await other.locator('.chat-notice.bad').first().innerText().catch(() => '')));
     await say(other, front, 'Hello', saying('Still works'));
     must(/Still works/.test(await body(other)), await body(other));
     await other.close();
@@ -368,6 +376,30 @@ async function phone(browser, front) {
   });
 }
 
+const model = (name) => ({ name, state: 'loaded', memory: 0, running: 0, used_at: null });
+
+async function models(page, front) {
+  await check('where there are several models, each conversation remembers its own', async () => {
+    front.snapshot = { ...SNAPSHOT, models: [model('small'), model('large')] };
+    await open(page, front);
+    await page.reload(); // a new stream of snapshots
+    await until('the choice', () => page.locator('#chat-model').isVisible());
+    await fresh(page);
+    await page.locator('#chat-model').selectOption('large');
+    await say(page, front, 'To the large one');
+    must(front.asked.model === 'large', front.asked.model);
+    await fresh(page);
+    await page.locator('#chat-model').selectOption('small');
+    await say(page, front, 'To the small one');
+    must(front.asked.model === 'small', front.asked.model);
+    await page.reload();
+    await until('the choice', () => page.locator('#chat-model').isVisible());
+    await page.locator('.chat-name', { hasText: 'To the large one' }).click();
+    await until('its model', async () => (await page.inputValue('#chat-model')) === 'large');
+    front.snapshot = SNAPSHOT;
+  });
+}
+
 async function keyboard(page, front) {
   await check('a conversation is had, searched and deleted with the keyboard alone', async () => {
     await page.evaluate(() => document.activeElement.blur());
@@ -389,12 +421,54 @@ async function keyboard(page, front) {
   });
 }
 
-async function picture(page, name, scheme, size) {
-  if (!pictures) return;
-  await page.emulateMedia({ colorScheme: scheme, reducedMotion: 'reduce' });
-  await page.setViewportSize(size);
-  await sleep(500);
-  await page.screenshot({ path: path.join(pictures, name) });
+const SHOWN = `The sum of the first $n$ squares grows with the **cube** of $n$:
+
+$$\\sum_{i=1}^{n} i^2 = \\frac{n(n+1)(2n+1)}{6} \\approx \\int_0^n x^2\\,\\mathrm{d}x = \\left[\\frac{x^3}{3}\\right]_0^n$$
+
+As a matrix, $A = \\begin{pmatrix} 1 & 0 \\\\ \\alpha & \\sqrt{2} \\end{pmatrix}$ costs about $5 a day.
+
+1. Read the numbers
+2. Add their squares, as in \`squares.py\`
+
+\`\`\`python
+from typing import Iterable
+
+def squares(values: Iterable[int]) -> int:
+    """The sum of the squares."""
+    return sum(v ** 2 for v in values)  # 1 + 4 + 9
+\`\`\`
+
+| n | sum | n³/3 |
+|--:|--:|--:|
+| 3 | 14 | 9.0 |
+| 100 | 338350 | 333333.3 |
+
+> See also [Faulhaber's formula](https://en.wikipedia.org/wiki/Faulhaber%27s_formula).
+`;
+const LIKELY = SHOWN.slice(0, 220).match(/\s*\S+/g).map((token, i) => ({ token, logprob: -((i * 7) % 11) / 4,
+  top_logprobs: [0.5, 1, 2, 3, 4].map((n) => ({ token: ` t${n}`, logprob: -n })) }));
+
+async function shoot(browser, front) {
+  for (const [name, scheme, size] of [['dashboard-chat', 'dark', { width: 1360, height: 900 }], ['dashboard-chat-phone', 'light', { width: 390, height: 844 }]]) {
+    const context = await browser.newContext({ viewport: size, reducedMotion: 'reduce', colorScheme: scheme }), page = await context.newPage();
+    await open(page, front);
+    await say(page, front, 'Plan a walk along the coast', saying('With pleasure.'));
+    await page.evaluate(() => document.activeElement.blur());
+    await page.keyboard.press('n');
+    await page.locator('#chat-files').setInputFiles([{ name: 'squares.py', mimeType: 'text/plain', buffer: Buffer.from('print(1)\n'.repeat(150)) }]);
+    await until('the file', () => page.locator('.files.pending').isVisible());
+    await say(page, front, 'How fast does the sum of squares grow?', saying({ reasoning_content: 'The user asks about growth.' }, SHOWN));
+    if (name === 'dashboard-chat-phone') {
+      await say(page, front, 'How sure are you?', (request, response) => {
+        response.writeHead(200);
+        response.end(LIKELY.map((t) => chunk({ content: t.token }, { logprobs: { content: [t] } })).join('') + event('[DONE]'));
+      });
+      await page.locator('button', { hasText: 'Probabilities' }).click();
+      await page.locator('.tokens .token').nth(4).click();
+    }
+    await page.screenshot({ path: path.join(pictures, `${name}.png`) });
+    await context.close();
+  }
 }
 
 async function main() {
@@ -402,6 +476,7 @@ async function main() {
   let browser;
   try {
     await front.start();
+    front.snapshot = SNAPSHOT;
     browser = await launch();
     const context = await browser.newContext({ viewport: { width: 1360, height: 900 }, reducedMotion: 'reduce', colorScheme: 'dark', acceptDownloads: true });
     const page = await context.newPage(), complaints = [];
@@ -409,8 +484,9 @@ async function main() {
     page.on('pageerror', (error) => complaints.push(String(error.stack ?? error)));
     page.on('console', (message) => { if (/Content.Security/.test(message.text())) complaints.push(message.text()); });
     await open(page, front);
-    for (const part of [branches, lists, files, settings, answers, streams, storage, keyboard]) await part(page, front, context);
+    for (const part of [branches, lists, files, settings, answers, streams, storage, keyboard, models]) await part(page, front, context);
     await phone(browser, front);
+    if (pictures) await shoot(browser, front);
     await check('no script failed and the policy blocked nothing', async () => must(complaints.length === 0, complaints.join('\n')));
   } catch (error) {
     await check('the tests run to their end', async () => { throw error; });

@@ -2,52 +2,13 @@
 const { spawn } = require('node:child_process');
 const fs = require('node:fs');
 const http = require('node:http');
-const net = require('node:net');
 const os = require('node:os');
 const path = require('node:path');
-const { chromium } = require('playwright-core');
+const { check, finish, freePort, launch, must, sleep, tally, until } = require('./harness.cjs');
 
 const root = path.join(__dirname, '..', '..');
 const work = fs.mkdtempSync(path.join(os.tmpdir(), 'shoal-browser-'));
 const pictures = process.env.SHOAL_SCREENSHOTS;
-const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
-let tests = 0, failures = 0;
-
-async function check(claim, body) {
-  tests++;
-  try {
-    await body();
-    console.log(`ok ${tests} - ${claim}`);
-  } catch (error) {
-    failures++;
-    console.log(`not ok ${tests} - ${claim}`);
-    console.log(String(error.stack ?? error).split('\n').slice(0, 12).map((line) => `# ${line}`).join('\n'));
-  }
-}
-
-function must(truth, what) {
-  if (!truth) throw new Error(what);
-}
-
-// Polls until the answer is true.
-async function until(what, ask, ms = 20000) {
-  const end = Date.now() + ms;
-  for (;;) {
-    const answer = await ask();
-    if (answer) return answer;
-    if (Date.now() > end) throw new Error(`not within ${ms} ms: ${what}`);
-    await sleep(60);
-  }
-}
-
-function freePort() {
-  return new Promise((resolve) => {
-    const server = net.createServer().listen(0, '127.0.0.1', () => {
-      const { port } = server.address();
-      server.close(() => resolve(port));
-    });
-  });
-}
 
 class Server {
   async start() {
@@ -145,6 +106,12 @@ async function overview(page, server) {
     const ticks = await page.locator('.gauge >> nth=0').locator('.grid text').allTextContents();
     must(ticks.includes('now') && ticks.includes('0'), ticks.join());
     await until('tokens flow', async () => parseFloat(await text(page, '.gauge .big')) > 0);
+  });
+  await check('a reload shows the plots again, from the server', async () => {
+    const points = () => page.locator('.gauge .line').first().getAttribute('d').then((d) => (d ?? '').split(/[ML]/).length);
+    const before = await until('some points', async () => { const n = await points(); return n > 6 ? n : 0; }, 60000);
+    await page.reload();
+    await until('the points', async () => (await points()) >= before, 10000); // without the server's, two or three
   });
   await check('pointer and arrow keys read values from a plot', async () => {
     const plot = page.locator('.gauge .plot').first();
@@ -421,18 +388,6 @@ async function shoot(page, name, view, scheme, size, full = false) {
   await page.screenshot({ path: path.join(pictures, name), fullPage: full });
 }
 
-// A conversation for the picture.
-async function talk(page) {
-  await page.fill('#control-max_tokens', '');
-  await page.locator('#chat-new').click();
-  for (const question of ['Hello!', 'What can you do?', 'Tell me a story.']) {
-    await page.locator('#chat-input').fill(question);
-    await page.keyboard.press('Enter');
-    await until('it ends', async () => !(await streaming(page)), 30000);
-  }
-  await page.locator('.chat-name', { hasText: 'Hello!' }).waitFor();
-}
-
 // Long answers that are aborted all at once. Not by fetch: Node 18's fetch may lose its abort signal.
 function flood(server, count) {
   const body = JSON.stringify({ prompt: 'Once', max_tokens: 1500, ignore_eos: true });
@@ -468,8 +423,7 @@ async function main() {
   let browser;
   try {
     await server.start();
-    browser = await chromium.launch({ executablePath: process.env.CHROMIUM,
-      args: ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu'] });
+    browser = await launch();
     const context = await browser.newContext({ viewport: wide, reducedMotion: 'reduce', colorScheme: 'dark' });
     const page = await context.newPage(), complaints = [];
     page.setDefaultTimeout(8000);
@@ -480,11 +434,9 @@ async function main() {
     await requests(page, server);
     await chat(page);
     await toolCalls(page);
-    if (pictures) await talk(page);
     if (pictures) await sleep(Number(process.env.SHOAL_SCREENSHOT_WAIT_MS ?? 30000));
     await shoot(page, 'dashboard-dark.png', 'overview', 'dark', wide, true);
     await shoot(page, 'dashboard-light.png', 'overview', 'light', wide, true);
-    await shoot(page, 'dashboard-chat.png', 'chat', 'dark', wide);
     await shoot(page, 'dashboard-phone.png', 'overview', 'dark', phone);
     await page.setViewportSize(wide);
     await page.evaluate(() => { location.hash = 'chat'; });
@@ -503,9 +455,8 @@ async function main() {
     await browser?.close().catch(() => {});
     await server.stop();
   }
-  if (failures === 0 && !process.env.SHOAL_KEEP) fs.rmSync(work, { recursive: true, force: true });
-  console.log(`1..${tests}`);
-  process.exit(failures === 0 ? 0 : 1);
+  if (tally.failures === 0 && !process.env.SHOAL_KEEP) fs.rmSync(work, { recursive: true, force: true });
+  finish();
 }
 
 main();

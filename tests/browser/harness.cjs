@@ -46,7 +46,8 @@ async function freePort() {
   return port;
 }
 
-// Chats are answered by this.chat(body, response, request).
+// Chats are answered by this.chat(body, response, request). With this.snapshot set, the page gets that instead of the
+// state of the server, which has no engine.
 class Front {
   async start() {
     this.work = fs.mkdtempSync(path.join(os.tmpdir(), 'shoal-chat-'));
@@ -57,6 +58,7 @@ class Front {
     this.server = http.createServer((request, response) => {
       response.on('error', () => {});
       if (request.url === '/v1/chat/completions') this.converse(request, response);
+      else if (request.url === '/metrics/stream' && this.snapshot) this.report(response);
       else this.pass(port, request, response);
     });
     this.url = `http://127.0.0.1:${await listening(this.server)}`;
@@ -70,6 +72,13 @@ class Front {
     onward.on('error', () => response.destroy());
     response.on('close', () => onward.destroy());
     request.pipe(onward);
+  }
+
+  report(response) {
+    response.writeHead(200, { 'Content-Type': 'text/event-stream' });
+    const send = () => response.write(event(this.snapshot)), timer = setInterval(send, 500);
+    response.on('close', () => clearInterval(timer));
+    send();
   }
 
   async converse(request, response) {
@@ -107,4 +116,4 @@ function finish() {
   process.exit(tally.failures === 0 ? 0 : 1);
 }
 
-module.exports = { Front, check, chunk, event, finish, launch, must, saying, sleep, until };
+module.exports = { Front, check, chunk, event, finish, freePort, launch, must, saying, sleep, tally, until };

@@ -85,7 +85,7 @@ check "none of that has reached the launcher" unaffected
 
 grows() {
     answers 202 '"what":"add","host":"root@h3","state":"running"' POST /cluster/hosts '{"host":"root@h3"}' &&
-        answers 409 "another change" POST /cluster/restart '{}' &&
+        answers 409 "another change" POST /cluster/restart '{}' -H "X-Request-Id: $(printf 'a:b;%.0s' $(seq 20))" &&
         answers 409 "another change" DELETE /cluster/hosts/1 &&
         becomes 'rank 2 on root@h3 has joined: 3 ranks' && within 20 ranks 3
 }
@@ -113,7 +113,7 @@ reforming() { # a rank is killed, and a change asked for at once
 }
 check "a host is removed while the group re-forms" reforming
 drains() {
-    within 30 answers 200 '"status":"healthy"' GET /health && answers 200 '"draining":true' POST /cluster/drain '{}' &&
+    within 30 answers 200 '"ok":true' GET /health && answers 200 '"draining":true' POST /cluster/drain '{}' &&
         answers 503 "being drained" POST /v1/chat/completions "$question" &&
         answers 503 "being drained" GET /health/ready && answers 200 '"status":"draining"' GET /health &&
         answers 200 '"draining":false' POST /cluster/drain '{"drain":false}' &&

@@ -86,19 +86,39 @@ joins() {
     within $((60 * slow)) healthy 3 && came joined "$some" 0.0 && [ -n "$(answers)" ] || { tail joined.out; return 1; }
 }
 check "a worker without a model is added to a running group" joins
-stop joined
+stop joined worker1 serve
+
+# A server alone: what its link carries is nothing but the shares of those who come.
+rm -rf cache2 cache3 joined.out serve.out
+serve --ranks 1
+check "a server starts alone" within $((60 * slow)) healthy 1
 if [ -z "$limited" ]; then
-    rm -rf cache3
     on 1 tc qdisc add dev eth0 root tbf rate 3mbit burst 16k latency 50ms
     start joined 3 worker --join 10.77.0.1:9000
-    within $((60 * slow)) has_part; kill "${pids[joined]}"
-    left() {
-        within $((60 * slow)) grep -q "leaves before it has its share" serve.out || { tail serve.out; return 1; }
+    fetching() {
+        within $((60 * slow)) has_part && healthy 1 && [ -n "$(answers)" ] && healthy 1 || { tail serve.out; return 1; }
     }
-    check "one that is told to stop while its share travels does not wait for the rest" left
+    check "it answers while the share of a machine that joins is on its way" fetching
+    kill "${pids[joined]}"
+    gone() { within 10 ended joined && healthy 1 && not grep -q 'lost' serve.out; }
+    check "one that is told to stop then does not wait for the rest, and nobody misses it" gone
+    comes() { : >serve.out; start joined 3 worker --join 10.77.0.1:9000; within $((60 * slow)) grep -q "$1" serve.out; }
+    comes 'on h3 loads its share, to come in'
+    disown "${pids[joined]}"; kill -9 "${pids[joined]}" "$(rank_of joined)"
+    again() { comes 'on h3 loads its share, to come in' && healthy 1 && not grep -q 'lost' serve.out; }
+    check "nor one that is killed; it begins again" again
     on 1 tc qdisc del dev eth0 root
-fi
-stop joined worker1 serve
+else start joined 3 worker --join 10.77.0.1:9000; fi
+start second 2 worker --join 10.77.0.1:9000
+both() { within $((90 * slow)) healthy 3 || { tail serve.out joined.out second.out; return 1; }; }
+check "two that join at the same time both come in" both
+prepared() { # between having its share and being ready, a rank gets nothing more
+    awk '/has its share/ { has = 1; more = 0; n++ } /share of the model/ { more = has }
+        /ready/ { late += more; has = more = 0 } END { exit late > 0 || n < 2 }' joined.out second.out ||
+        { cat joined.out second.out; return 1; }
+}
+check "and each had its share before the others waited for it" prepared
+stop joined second serve
 hosts_down
 cd / && rm -rf "$work"
 done_testing

@@ -76,7 +76,8 @@ function make(depth) {
   if (kind < 4) return oneOf([true, {}]);
   if (kind < 20) return numberSchema();
   if (kind < 40) return stringSchema();
-  if (kind < 48) return { enum: times(1 + pick(4), () => value(1)) };
+  if (kind < 46) return { enum: times(1 + pick(4), () => value(1)) };
+  if (kind < 48) return { const: value(2) };
   if (kind < 55 || depth <= 0) return { type: oneOf(["boolean", "null", ["string", "null"], ["integer", "string"]]) };
   if (kind < 67) return arraySchema(depth);
   if (kind < 86) return objectSchema(depth);
@@ -84,6 +85,9 @@ function make(depth) {
   if (kind < 97) return { allOf: [make(depth - 1), make(depth - 1)] };
   return { $ref: oneOf(["#/$defs/list", "#/$defs/node"]) };
 }
+
+const dialects = ["hermes", "granite", "llama3", "mistral", "deepseek", "glm", "longcat", "qwen3_coder", "kimi_k2",
+  "harmony", "lfm2", "pythonic"];
 
 const defs = {
   list: { type: "array", items: { $ref: "#/$defs/list" } },
@@ -97,6 +101,7 @@ function near(schema, depth) {
   const members = schema.anyOf ?? schema.oneOf ?? schema.allOf;
   if (members) return near(oneOf(members), depth - 1);
   if (schema.enum) return oneOf(schema.enum);
+  if ("const" in schema) return schema.const;
   const type = Array.isArray(schema.type) ? oneOf(schema.type) : schema.type;
   const low = schema.minimum ?? schema.exclusiveMinimum ?? -50, high = schema.maximum ?? schema.exclusiveMaximum ?? 50;
   if (type === "integer") return Math.round(oneOf([low, high, low + 1, high - 1, (low + high) / 2]));
@@ -119,6 +124,10 @@ function writeRequests(count, seed) {
     const grammar = { ...(typeof body === "boolean" ? {} : body), $defs: defs };
     const texts = times(12, () => JSON.stringify(near(grammar, 4)));
     console.log(JSON.stringify({ kind: "schema", grammar, texts, walks: 6, seed: 1 + pick(1000000) }));
+    if (i % 2 === 0) continue;
+    const parameters = { ...objectSchema(3), $defs: defs };
+    console.log(JSON.stringify({ kind: "call", dialect: oneOf(dialects), grammar: parameters, texts: [], walks: 4,
+      seed: 1 + pick(1000000) }));
   }
 }
 
@@ -127,7 +136,7 @@ function judge(requests, answers) {
   addFormats(ajv, { mode: "full" });
   let faults = 0, walks = 0, valid = 0, rejected = 0, refused = 0;
   const report = (what, request, text) => {
-    if (++faults <= 5) console.log(`${what}: ${JSON.stringify(request.grammar)} ${text}`);
+    if (++faults <= 5) console.log(`${what}: ${request.dialect ?? ""} ${JSON.stringify(request.grammar)} ${text}`);
   };
   requests.forEach((request, i) => {
     const answer = answers[i], validate = ajv.compile(request.grammar);

@@ -21,6 +21,8 @@ ln -s ../../elsewhere/first dir/org/first
 cp -r elsewhere/second dir/second
 echo '{"model_type": "nonesuch"}' >dir/broken/config.json
 
+printf 'name: wrong\ncontext_size: -5\nparameters: {model: demo}\n' >dir/wrong.yaml
+printf 'name: fox\nparameters: {model: demo}\n' >dir/twin.yaml
 cat >dir/fox.yaml <<END
 name: fox
 parameters: {model: demo, max_tokens: 5, temperature: 0}
@@ -63,6 +65,12 @@ listed() {
     get /api/tags | grep -q '"name":"second"' && get /api/ps | grep -q '"models":\[\]'
 }
 check "all models are listed" listed
+mistaken() {
+    grep -q 'dir/wrong.yaml:2: .context_size. must be a whole number .* left out' serve.log &&
+        grep -q 'dir/twin.yaml: dir/fox.yaml defines a model .fox. already' serve.log &&
+        [ "$(grep -c wrong.yaml serve.log)" = 1 ] || { cat serve.log; return 1; }
+}
+check "files with mistakes are named once, by line and key, and take no other model away" mistaken
 
 same() { # MODEL
     local text

@@ -4,10 +4,15 @@
  * Each line of the input is {"kind": "schema" | "regex" | "gbnf" | "choice", "grammar": ...,
  * "texts": [...], "walks": N, "seed": N}; each line of the output {"error": text} or
  * {"verdicts": [bool...], "walks": [text...]}. A walk is an answer of random tokens that the masks
- * allow. */
+ * allow.
+ *
+ * Kind "call" is about calls of a tool whose parameters have the schema `grammar`, as the model
+ * family `dialect` writes them: its walks are the arguments that the parser finds in random calls,
+ * or what it found instead. */
 #include "base/alloc.h"
 #include "base/json.h"
 #include "text/grammar/matcher.h"
+#include "text/output/output_form.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,6 +63,65 @@ static sh_expr make_expr(sh_grammar_builder *b, const char *kind, const cJSON *g
     return e;
 }
 
+/* ---- calls ---- */
+
+static cJSON *make_tools(const cJSON *parameters)
+{
+    cJSON *tools = cJSON_CreateArray(), *tool = cJSON_CreateObject();
+    cJSON *function = cJSON_AddObjectToObject(tool, "function");
+    cJSON_AddStringToObject(tool, "type", "function");
+    cJSON_AddStringToObject(function, "name", "get_it");
+    cJSON_AddItemToObject(function, "parameters", cJSON_Duplicate(parameters, true));
+    cJSON_AddItemToArray(tools, tool);
+    return tools;
+}
+
+static sh_output_form make_form(const cJSON *line, const cJSON *tools)
+{
+    sh_output_form form = {
+        .calls = SH_OUTPUT_CALLS_MUST, .tools = tools, .strict = true, .one_call = true};
+    const char *dialect = cJSON_GetObjectItem(line, "dialect")->valuestring;
+    sh_err err;
+    if (sh_output_dialect_choose(&form.dialect, "none", dialect, &err) != SH_OK) {
+        fprintf(stderr, "%s\n", err.text);
+        exit(1);
+    }
+    return form;
+}
+
+typedef struct {
+    sh_buf arguments;
+    int begun, whole;
+    bool other; /* there is something else */
+} found_call;
+
+static void find_call(void *arg, const sh_output_event *event)
+{
+    found_call *f = arg;
+    if (event->kind == SH_OUTPUT_CALL_ARGS) sh_buf_add_str(&f->arguments, event->text);
+    f->begun += event->kind == SH_OUTPUT_CALL_BEGIN && sh_str_is(event->name, "get_it");
+    f->whole += event->kind == SH_OUTPUT_CALL_END;
+    if (event->kind == SH_OUTPUT_CONTENT || event->kind == SH_OUTPUT_CALL_BROKEN) f->other = true;
+}
+
+/* Replaces the text of a call by its arguments. */
+static void parse_call(const sh_output_form *form, sh_buf *text)
+{
+    found_call f = {0};
+    sh_output_opts opts = {.tools = form->tools};
+    sh_output *output = sh_output_create(&form->dialect, &opts, find_call, &f);
+    sh_output_push(output, sh_buf_str(text));
+    sh_output_finish(output);
+    sh_output_free(output);
+    if (f.begun == 1 && f.whole == 1 && !f.other) {
+        sh_buf_clear(text);
+        sh_buf_add_str(text, sh_buf_str(&f.arguments));
+    }
+    sh_buf_reset(&f.arguments);
+}
+
+/* ---- answers ---- */
+
 static bool accepts(sh_matcher *m, const char *text)
 {
     sh_match_state state = SH_MATCH_START;
@@ -69,7 +133,7 @@ static bool accepts(sh_matcher *m, const char *text)
 /* Long answers are brought to an end by what closes things. */
 static int32_t pick_token(const sh_token_mask *mask, int steps)
 {
-    static const int32_t closing[] = {END, '"', '}', ']'};
+    static const int32_t closing[] = {END, '"', '}', ']', '<'};
     for (size_t i = 0; i < SH_COUNT_OF(closing) && (steps > WALK_SHORT || pick(12) == 0); i++)
         if (mask->words[closing[i] / 64] >> closing[i] % 64 & 1) return closing[i];
     uint32_t nth = pick(mask->allowed);
@@ -104,12 +168,18 @@ static cJSON *answer(const cJSON *line, const sh_token_trie *trie)
     sh_grammar *grammar = NULL;
     sh_err err;
     sh_grammar_builder *b = sh_grammar_builder_create();
-    sh_expr root = make_expr(b, cJSON_GetObjectItem(line, "kind")->valuestring,
-                             cJSON_GetObjectItemCaseSensitive(line, "grammar"));
+    const char *kind = cJSON_GetObjectItem(line, "kind")->valuestring;
+    const cJSON *given = cJSON_GetObjectItemCaseSensitive(line, "grammar");
+    bool call = strcmp(kind, "call") == 0;
+    cJSON *tools = call ? make_tools(given) : NULL;
+    sh_output_form form = call ? make_form(line, tools) : (sh_output_form){0};
+    int bad_tool;
+    sh_expr root = call ? sh_output_form_expr(b, &form, &bad_tool) : make_expr(b, kind, given);
     sh_status status = sh_grammar_compile(b, root, &grammar, &err);
     sh_grammar_builder_free(b);
     if (status != SH_OK) {
         cJSON_AddStringToObject(out, "error", err.text);
+        cJSON_Delete(tools);
         return out;
     }
     sh_matcher *m = sh_matcher_create(grammar, trie);
@@ -123,9 +193,12 @@ static cJSON *answer(const cJSON *line, const sh_token_trie *trie)
     for (int i = 0; count != NULL && i < count->valueint; i++) {
         sh_buf text = {0};
         sh_buf_add_text(&text, "");
-        if (walk(m, &text)) cJSON_AddItemToArray(walks, cJSON_CreateString(text.ptr));
+        bool ended = walk(m, &text);
+        if (ended && call) parse_call(&form, &text);
+        if (ended) cJSON_AddItemToArray(walks, cJSON_CreateString(text.ptr));
         sh_buf_reset(&text);
     }
+    cJSON_Delete(tools);
     sh_matcher_free(m);
     sh_grammar_free(grammar);
     return out;

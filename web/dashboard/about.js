@@ -86,6 +86,7 @@ function sampling(d) {
 
 // Labels for the settings of the API.
 const SETTINGS = {
+  defaults: ['Sampling', (v) => sampling(v) ?? 'the model’s'],
   host: ['Address'], port: ['Port'], tls: ['TLS'], api_keys: ['API keys', (v) => (v > 0 ? count(v) : 'none')], cors: ['CORS'],
   allowed_hosts: ['Allowed host names'],
   access_log: ['Access log'], request_log: ['Request log'], log_prompts: ['Prompts in the log'],
@@ -112,8 +113,9 @@ export class About {
   async load(engine) {
     const [info, health] = await Promise.all([askJson('/model/info'), askJson('/health')]);
     const settings = await askJson('/settings').catch(() => ({}));
+    const loaded = (info.models ?? []).filter((m) => m.loaded), one = info.models?.find((m) => m.id === this.chosen);
     this.engine = engine;
-    this.drawModel(info, health);
+    this.drawModel({ ...(one ?? (info.loaded ? info : loaded[0] ?? info)), memory: info.memory }, health);
     this.drawSettings(settings);
     this.snippets.model = info.id ?? 'default';
     this.snippets.draw();
@@ -121,13 +123,13 @@ export class About {
   }
 
   drawModel(info, health) {
-    const e = this.engine ?? {}, w = info.weights ?? {}, weights = (e.ranks ?? []).reduce((sum, r) => sum + (r.memory?.weights ?? 0), 0);
+    const e = (info.loaded && this.engine) || {}, w = info.weights ?? {}, weights = (e.ranks ?? []).reduce((sum, r) => sum + (r.memory?.weights ?? 0), 0);
     this.model.replaceChildren(h('p', { class: 'model-name' }, info.id ?? 'unnamed'), facts([
       ['Family', info.model_type], ['Folder', h('code', null, info.model_dir ?? '')],
-      ['Tasks', info.tasks?.join(', ')], ['Context', `${count(info.max_context_length)} tokens`],
+      ['Tasks', info.tasks?.join(', ')], ['Context', info.max_context_length > 0 ? `${count(info.max_context_length)} tokens` : 'known once it is loaded'],
       ['Parameters', w.parameters > 0 ? parameters(w) : undefined], ['Quantization', w.quantization],
       ['Size on disk', w.bytes > 0 ? `${bytes(w.bytes)}, ${w.format}` : undefined],
-      ['Weights in memory', bytes(weights > 0 ? weights : e.memory?.weights)],
+      ['Weights in memory', weights > 0 ? bytes(weights) : undefined],
       ['Draft model', e.draft_model ? `${e.draft_model.name}, ${bytes(e.draft_model.weights)} and ${bytes(e.draft_model.kv)} of KV` : undefined],
       ['KV cache', e.kv ? `${count(e.kv.blocks * e.kv.block_tokens)} tokens, in ${count(e.kv.blocks)} blocks` : undefined],
       ['KV per token', w.kv_token_bytes > 0 ? bytes(w.kv_token_bytes) : undefined],
@@ -136,16 +138,16 @@ export class About {
       ['Layers', e.ranks?.length > 0 ? Math.max(...e.ranks.map((r) => r.layers?.[1] ?? 0)) : undefined],
       ['Shoal', health.version], ['API uptime', duration(health.uptime_s)],
       ['Machine memory', info.memory ? `${fixed(info.memory.limit_gb)} GiB, ${fixed(info.memory.headroom_gb)} free` : undefined],
-    ]), ...(info.chat_template ? [this.template()] : []));
+    ]), ...(info.chat_template ? [this.template(info.id)] : []));
   }
 
   // Fetched when it is opened: some are long.
-  template() {
+  template(model) {
     const code = h('code'), details = h('details', { id: 'template' }, h('summary', null, 'Chat template'),
       h('div', { class: 'code' }, h('pre', { tabindex: 0, 'aria-label': 'Chat template' }, code), copyButton(() => code.textContent)));
     details.addEventListener('toggle', async () => {
       if (!details.open || code.textContent !== '') return;
-      try { code.textContent = (await askJson('/model/template')).template; } catch (error) { code.textContent = error.message; }
+      try { code.textContent = (await askJson(`/model/template?model=${encodeURIComponent(model)}`)).template; } catch (error) { code.textContent = error.message; }
     });
     return details;
   }

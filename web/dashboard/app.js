@@ -35,7 +35,10 @@ class Page {
     this.live = new Live();
     this.requests = new Requests();
     this.about = new About();
-    this.models = new Models();
+    this.models = new Models((name) => {
+      this.about.chosen = name ?? this.about.chosen;
+      if (this.view === 'model') this.loadAbout();
+    });
     this.store = new Store();
     this.chat = new Chat(() => this.askKey(), this.models);
     byId('view-overview').append(this.cluster.el, this.live.el, this.ranks.el);

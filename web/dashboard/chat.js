@@ -48,7 +48,7 @@ export class Chat {
       button('Delete', () => this.closeMenu(() => this.side.remove(this.current)), { class: 'quiet small' })));
     this.head = h('div', { class: 'chat-head' },
       button('☰', () => { this.side.open(true); this.side.query.focus(); }, { class: 'quiet small side-open', 'aria-label': 'Conversations and settings' }),
-      this.title, this.menu, button('＋', () => this.fresh(), { class: 'quiet small side-open', 'aria-label': 'New conversation' }));
+      this.title, this.menu, button('+', () => this.fresh(), { class: 'quiet small side-open', 'aria-label': 'New conversation' }));
     const main = h('section', { class: 'card chat-main', 'aria-label': 'Conversation' }, this.head,
       h('div', { class: 'log-box' }, this.log, this.latest), this.problem.el, this.notice.el, this.composer.el);
     this.composer.takeDrops(main);

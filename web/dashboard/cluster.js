@@ -32,7 +32,7 @@ function placeRing(ranks, width) {
     const angle = (2 * Math.PI * i) / n - Math.PI / 2;
     return { x: width / 2 + rx * Math.cos(angle), y: ry + TOP + ry * Math.sin(angle) };
   });
-  return { kind: 'ring', spots, height: 2 * ry + NODE_H + 32 };
+  return { kind: 'ring', spots, height: Math.max(...spots.map((spot) => spot.y)) + NODE_H / 2 + 20 };
 }
 
 // The layout: one column on a narrow page, a column for each stage, a row of a few ranks, else a ring.
@@ -201,8 +201,8 @@ export class Cluster {
       state: svg('circle', { class: 'state', cx: x + NODE_W - 18, cy: y + 20, r: 5 }),
       name: svg('text', { class: 'name', x: left, y: y + 25 }),
       host: svg('text', { class: 'soft', x: left, y: y + 43 }),
-      device: svg('text', { class: 'soft', x: left, y: y + 61 }),
-      holds: svg('text', { class: 'soft', x: left, y: y + 79 }),
+      holds: svg('text', { class: 'soft', x: left, y: y + 61 }),
+      device: svg('text', { class: 'soft', x: left, y: y + 79 }),
     };
     const el = svg('g', { class: 'node', 'data-rank': rank.rank },
       svg('rect', { class: 'box', x, y, width: NODE_W, height: NODE_H, rx: 12 }),
@@ -218,7 +218,7 @@ export class Cluster {
       setText(node.name, `Rank ${rank.rank}${rank.rank === 0 ? ' · coordinator' : ''}`);
       const device = devicesOf(rank, this.reported), place = rank.host ?? 'host unknown';
       fitText(node.host, place, NODE_W - 28);
-      fitText(node.device, is === 'back' ? 'recovered' : is === 'loading' ? `loading ${percent(rank.loaded)}`
+      fitText(node.device, is === 'back' ? 'recovered' : is === 'loading' ? rank.loadText.replace(/^\d+ % ?/, '')
         : device ? `RDMA ${device}` : '', NODE_W - 28);
       fitText(node.holds, holdsText(rank, is, share), NODE_W - 28);
       node.share.setAttribute('width', Math.max(0, (NODE_W - 28) * ((is === 'loading' ? rank.loaded : share) || 0)));
@@ -250,7 +250,7 @@ export class Cluster {
 }
 
 function holdsText(rank, state, share) {
-  if (state === 'loading') return rank.loadText.replace(/^\d+ % ?/, '');
+  if (state === 'loading') return `loading ${percent(rank.loaded)}`;
   if (state === 'lost') return rank.since === undefined ? 'lost' : `lost since ${clock(rank.since)}`;
   return [layersOf(rank), Number.isFinite(share) ? percent(share) : ''].filter(Boolean).join(' · ');
 }

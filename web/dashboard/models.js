@@ -9,7 +9,9 @@ const KEEP = { Load: undefined, 'Keep loaded': -1, Unload: 0 };
 const TONES = { loaded: 'good', loading: 'warn', unloading: 'warn', failed: 'bad' };
 
 export class Models {
-  constructor() {
+  // pick(name) shows the card of a model; without a name, of the one that is shown: something has changed.
+  constructor(pick) {
+    this.pick = pick;
     this.rows = h('tbody');
     this.error = h('p', { class: 'error-box', role: 'alert', hidden: true });
     this.drawn = '';
@@ -42,6 +44,7 @@ export class Models {
     if (drawn !== this.drawn) {
       this.drawn = drawn;
       this.rows.replaceChildren(...models.map((m) => this.row(m)));
+      this.pick();
     }
     models.forEach((m, i) => {
       const cells = this.rows.children[i].children;
@@ -53,7 +56,7 @@ export class Models {
     const state = m.pinned ? `${m.state}, pinned` : m.kept && m.state === 'loaded' ? `${m.state}, kept` : m.state;
     const names = m.state === 'loaded' ? (m.pinned ? [] : m.kept ? ['Unload'] : ['Keep loaded', 'Unload'])
       : m.state === 'loading' || m.state === 'unloading' ? [] : ['Load'];
-    return h('tr', null, h('th', { scope: 'row' }, m.name), h('td', { class: `${TONES[m.state] ?? ''}-text`, title: m.error ?? '' }, state),
+    return h('tr', null, h('th', { scope: 'row' }, button(m.name, () => this.pick(m.name), { class: 'link' })), h('td', { class: `${TONES[m.state] ?? ''}-text`, title: m.error ?? '' }, state),
       h('td'), h('td'), h('td'), h('td', { class: 'actions' }, names.map((name) =>
         button(name, () => this.keep(m.name, KEEP[name]), { class: 'small', 'aria-label': `${name}: ${m.name}` }))));
   }

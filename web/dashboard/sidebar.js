@@ -24,7 +24,7 @@ export class Notice {
   constructor() {
     this.text = h('span');
     this.act = button('', () => { const { action } = this; this.hide(); action?.(); }, { class: 'small' });
-    this.el = h('div', { class: 'notice', role: 'status', hidden: true }, this.text, this.act,
+    this.el = h('div', { class: 'chat-notice', role: 'status', hidden: true }, this.text, this.act,
       button('×', () => this.hide(), { class: 'quiet small', 'aria-label': 'Dismiss' }));
   }
 

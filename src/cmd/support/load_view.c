@@ -32,8 +32,8 @@ void sh_load_view_bars(const sh_load_row *rows, int count, char *out, size_t cap
         int percent = sh_load_percent(&rows[i].load);
         memset(bar, ' ', BAR_WIDTH);
         memset(bar, '#', (size_t)(percent * BAR_WIDTH / 100));
-        len += (size_t)snprintf(out + len, cap - len, "%srank %d [%s] %d %% %.2f GB/s",
-                                i > 0 ? "  " : "", rows[i].rank, bar, percent, rows[i].rate * 1e-9);
+        len += (size_t)snprintf(out + len, cap - len, "%srank %d [%s] %d %% %.1f MB/s",
+                                i > 0 ? "  " : "", rows[i].rank, bar, percent, rows[i].rate * 1e-6);
     }
 }
 

@@ -82,6 +82,7 @@ struct sh_model_keeper {
     sh_deadline scan_at;
     uint64_t loads; /* so far */
     bool scan_failed;
+    sh_buf problems; /* of the last scan */
 };
 
 static int64_t now_ms(void)
@@ -527,6 +528,17 @@ static void defined_take(sh_model_keeper *k, const sh_definition *d)
     free(dir);
 }
 
+/* Logs what is wrong with files of the folder, once for each state of it. */
+static void problems_tell(sh_model_keeper *k, const sh_definitions *defined)
+{
+    sh_str now = sh_buf_str(&defined->problems), line, rest = now;
+    if (sh_str_eq(now, sh_buf_str(&k->problems))) return;
+    while (sh_str_cut(&rest, '\n', &line))
+        SH_LOGW("--models-dir: %.*s; this file is left out", (int)line.len, line.ptr);
+    sh_buf_clear(&k->problems);
+    sh_buf_add(&k->problems, now.ptr, now.len);
+}
+
 /* Looks at the folder again. What is loaded stays, even without its folder. A file describes a
  * model better than a folder of the same name does. */
 static sh_status scan(sh_model_keeper *k, sh_err *err)
@@ -536,6 +548,7 @@ static sh_status scan(sh_model_keeper *k, sh_err *err)
     sh_definitions defined = {0};
     sh_status status = sh_model_dir_read(dir, &found, err);
     if (status == SH_OK) status = sh_definitions_load(dir, &defined, err);
+    if (status == SH_OK) problems_tell(k, &defined);
     if (status == SH_OK)
         for (int i = 0; i < k->count; i++) k->groups[i].found = i == k->standing;
     for (size_t i = 0; status == SH_OK && i < defined.count; i++) defined_take(k, &defined.list[i]);
@@ -936,6 +949,7 @@ void sh_model_keeper_close(sh_model_keeper *k)
     sh_model_hosts_close(k->hosts);
     free(k->groups);
     free(k->path);
+    sh_buf_reset(&k->problems);
     sh_keeper_free(k->keeper);
     free(k);
 }

@@ -21,6 +21,10 @@ struct walk {
     float *out;    /* [tokens][16] */
 };
 
+/* Keeps the compiler from adding in another order. GCC would make all products first, and those of
+ * two tokens do not fit into the registers (122 instead of 199 GOP/s on a Zen 4 core). */
+#define IN_ORDER(sum) __asm__("" : "+x"(sum))
+
 INLINE __m256i four_codes(const int8_t *q)
 {
     int32_t x;
@@ -41,6 +45,7 @@ INLINE void tokens_dot(int bits, int vecs, int count, const __m256i *w, const in
                 __m256i x = four_codes(q + t * stride + 4 * (r * run + v));
                 __m256i two = _mm256_maddubs_epi16(w[r * run + v], x);
                 sum[t] = v == 0 ? two : _mm256_add_epi16(sum[t], two);
+                if (count > 1) IN_ORDER(sum[t]);
             }
         }
         UNROLL (t, count) {

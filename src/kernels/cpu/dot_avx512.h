@@ -191,6 +191,24 @@ INLINE void panel_dot(int few, int bits, int step, const sh_panel *p, const uint
     UNROLL (t, few) _mm512_store_ps(at.out + t * ROWS, out[t]);
 }
 
+/* The same, with the number of a few tokens as a constant: registers have no index. A sanitizer
+ * build keeps everything in memory anyway, and takes seconds to compile each of the copies. */
+INLINE void tile_dot(int bits, int step, const sh_panel *p, const uint8_t *w, struct walk at)
+{
+#if defined(SANITIZED)
+    panel_dot(at.tokens <= FEW ? at.tokens : 0, bits, step, p, w, at);
+#else
+    switch (at.tokens) {
+    case 1: panel_dot(1, bits, step, p, w, at); break;
+    case 2: panel_dot(2, bits, step, p, w, at); break;
+    case 3: panel_dot(3, bits, step, p, w, at); break;
+    case 4: panel_dot(4, bits, step, p, w, at); break;
+    case FEW: panel_dot(FEW, bits, step, p, w, at); break;
+    default: panel_dot(0, bits, step, p, w, at); break;
+    }
+#endif
+}
+
 INLINE void dot_body(int bits, int step, const sh_panel *p, const uint8_t *w, int64_t rows,
                      const sh_acts *a, float *y, int64_t y_stride)
 {
@@ -207,14 +225,7 @@ INLINE void dot_body(int bits, int step, const sh_panel *p, const uint8_t *w, in
         const uint8_t *panel = w;
         for (int64_t row = 0; row < rows; row += ROWS, panel += p->panel_bytes) {
             at.y = y + row;
-            switch (at.tokens) {
-            case 1: panel_dot(1, bits, step, p, panel, at); break;
-            case 2: panel_dot(2, bits, step, p, panel, at); break;
-            case 3: panel_dot(3, bits, step, p, panel, at); break;
-            case 4: panel_dot(4, bits, step, p, panel, at); break;
-            case FEW: panel_dot(FEW, bits, step, p, panel, at); break;
-            default: panel_dot(0, bits, step, p, panel, at); break;
-            }
+            tile_dot(bits, step, p, panel, at);
             rows_store(out, at.tokens, rows - row, y + row, y_stride);
         }
     }

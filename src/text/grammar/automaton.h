@@ -30,7 +30,8 @@ typedef struct {
  * they are, as long as they are in `ascii`, or beyond ASCII if `multibyte` is set. The states that
  * up to `alike` of them lead to have the same edges and calls as this one, but for those that lead
  * on in the row; `last` is the last of these. Both counts are UINT32_MAX for a state that leads to
- * itself. */
+ * itself. The run is closed if no text of its characters is longer: neither the state after the
+ * last one nor a way out of the row before takes another of them. */
 typedef struct {
     uint64_t ascii[2];
     uint32_t chars;
@@ -38,6 +39,7 @@ typedef struct {
     uint32_t next; /* the state after one of them */
     uint32_t last;
     bool multibyte;
+    bool closed;
 } sh_char_run;
 
 typedef struct {

@@ -317,15 +317,41 @@ static uint32_t main_target(const sh_grammar *g, const sh_auto_state *s)
     return best;
 }
 
+/* Whether a call is for any one character beyond ASCII, after which the text goes on at `back`. */
+static bool is_multibyte(const compiler *c, const sh_rule_call *call, uint32_t back)
+{
+    sh_expr e = c->rules[call->rule].expr;
+    return call->back == back && (e == c->b->multibyte || e == c->b->multibyte_quoted);
+}
+
 static bool calls_multibyte(const compiler *c, const sh_auto_state *s, uint32_t back)
 {
-    const sh_grammar *g = c->g;
-    for (uint32_t i = s->calls; i < s[1].calls; i++) {
-        sh_expr e = c->rules[g->calls[i].rule].expr;
-        if (g->calls[i].back == back && (e == c->b->multibyte || e == c->b->multibyte_quoted))
-            return true;
-    }
+    for (uint32_t i = s->calls; i < s[1].calls; i++)
+        if (is_multibyte(c, &c->g->calls[i], back)) return true;
     return false;
+}
+
+/* Whether a text of the run's characters ends before the state `to`: nothing takes it on there. */
+static bool run_ends_at(const sh_grammar *g, const sh_char_run *run, uint32_t to)
+{
+    if (!sh_auto_is_plain(g, to)) return false;
+    for (uint32_t i = g->states[to].edges; i < g->states[to + 1].edges; i++)
+        for (uint32_t c = g->edges[i].lo; c <= g->edges[i].hi; c++)
+            if (c > 0x7f || (run->ascii[c / 64] >> c % 64 & 1) != 0) return false;
+    return true;
+}
+
+/* Once the run of a state is known, and those of the states that follow. Calls for escapes do no
+ * harm. */
+static bool run_is_closed(const compiler *c, const sh_auto_state *s)
+{
+    const sh_char_run *run = &s->run;
+    if (s->accepts || run->chars == 0 || run->chars == UINT32_MAX) return false;
+    for (uint32_t i = s->calls; i < s[1].calls; i++) {
+        const sh_rule_call *call = &c->g->calls[i];
+        if (!is_multibyte(c, call, run->next) && !run_ends_at(c->g, run, call->start)) return false;
+    }
+    return run->chars == 1 ? run_ends_at(c->g, run, run->next) : c->g->states[run->next].run.closed;
 }
 
 static bool run_continues(const sh_char_run *run, const sh_char_run *next)
@@ -389,6 +415,7 @@ static void find_runs(compiler *c)
         }
         s->run.multibyte = calls_multibyte(c, s, to);
         extend_run(g, n, to);
+        s->run.closed = run_is_closed(c, s);
     }
 }
 

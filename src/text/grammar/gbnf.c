@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,9 +47,13 @@ static void push(expr_list *list, sh_expr e)
 
 static sh_expr fail(parser *p, size_t at, sh_status status, const char *what)
 {
-    size_t line = 1;
-    for (size_t i = 0; i < at && i < p->text.len; i++) line += p->text.ptr[i] == '\n';
-    return sh_expr_fail(p->b, status, "grammar, line %zu: %s", line, what);
+    size_t line = 1, column = 1; /* in characters */
+    for (size_t i = 0; i < at && i < p->text.len; i++) {
+        char c = p->text.ptr[i];
+        column = c == '\n' ? 1 : column + ((c & 0xc0) != 0x80);
+        line += c == '\n';
+    }
+    return sh_expr_fail(p->b, status, "grammar, line %zu, column %zu: %s", line, column, what);
 }
 
 static int peek(const parser *p)
@@ -356,6 +361,19 @@ static void parse_rule(parser *p)
     if (!take(p, ";") && peek(p) == ')') fail(p, p->at, SH_ERR_INPUT, "a ) without its (");
 }
 
+/* Names are parts of the text, so they tell where they were used first. */
+static void check_defined(parser *p)
+{
+    for (size_t i = 0; i < p->rule_count && sh_expr_ok(p->b); i++) {
+        sh_str name = p->rules[i].name;
+        char what[160];
+        if (sh_expr_at(p->b, p->rules[i].rule)->defined) continue;
+        snprintf(what, sizeof(what), "the rule '%.*s' is used but not defined",
+                 (int)(name.len < 100 ? name.len : 100), name.ptr);
+        fail(p, (size_t)(name.ptr - p->text.ptr), SH_ERR_INPUT, what);
+    }
+}
+
 static sh_expr find_root(parser *p)
 {
     for (size_t i = 0; i < p->rule_count; i++)
@@ -372,6 +390,7 @@ sh_expr sh_expr_gbnf(sh_grammar_builder *b, sh_str text)
         return sh_expr_fail(b, SH_ERR_LIMIT, "the grammar has %zu bytes, at most %d are allowed",
                             text.len, SH_GRAMMAR_TEXT_MAX);
     for (skip_space(&p); p.at < text.len && sh_expr_ok(b); skip_space(&p)) parse_rule(&p);
+    if (sh_expr_ok(b)) check_defined(&p);
     sh_expr root = sh_expr_ok(b) ? find_root(&p) : SH_EXPR_AT_NEVER;
     free(p.rules);
     return root;

@@ -4,6 +4,8 @@
  * that many tokens share is stepped over once. Most tokens are plain words, and most states in
  * which many tokens are allowed are inside strings or free text. Runs (sh_char_run) make these
  * fast:
+ *  - If a run takes every plain token, or all up to a length, their mask is ready, and only the
+ *    other tokens are walked.
  *  - A subtree whose characters are all in the run is allowed as a whole.
  *  - In other subtrees (some token has a quote, a backslash) a character of the run leads to a
  * state like the one before, so the set of threads can be kept as it is.
@@ -22,7 +24,7 @@ enum { ROW_THREADS_MAX = 8 };
 
 typedef struct {
     sh_matcher *m;
-    const sh_token_trie *trie;
+    const sh_trie_tree *tree;
     uint64_t *words; /* NULL: the ids are listed instead, until there are more than `max` */
     int32_t *ids;
     uint32_t max, count;
@@ -36,7 +38,7 @@ typedef struct {
 static void list_tokens(walk *w, uint32_t first, uint32_t end)
 {
     for (uint32_t i = first; i < end && w->count <= w->max; i++, w->count++)
-        if (w->count < w->max) w->ids[w->count] = w->trie->ids[i];
+        if (w->count < w->max) w->ids[w->count] = w->tree->ids[i];
 }
 
 static void allow_tokens(walk *w, uint32_t first, uint32_t end)
@@ -46,7 +48,7 @@ static void allow_tokens(walk *w, uint32_t first, uint32_t end)
         return;
     }
     for (uint32_t i = first; i < end; i++) {
-        uint32_t id = (uint32_t)w->trie->ids[i];
+        uint32_t id = (uint32_t)w->tree->ids[i];
         w->words[id / 64] |= (uint64_t)1 << id % 64;
     }
 }
@@ -165,7 +167,7 @@ static bool visit(walk *w, sh_walk_level *l, const sh_trie_node *node)
 static void walk_trie(walk *w, sh_thread_set start)
 {
     sh_matcher *m = w->m;
-    const sh_trie_node *nodes = w->trie->nodes;
+    const sh_trie_node *nodes = w->tree->nodes;
     sh_walk_level *l = m->levels;
     enter(w, l, start);
     l->next = nodes[0].children;
@@ -180,12 +182,30 @@ static void walk_trie(walk *w, sh_thread_set start)
     }
 }
 
+/* How many characters a plain token may have to be allowed; 0: it depends on the characters. */
+static uint32_t plain_limit(const sh_matcher *m, const sh_thread_set *set)
+{
+    const uint64_t *plain = m->trie->plain.ascii;
+    for (uint32_t i = 0; i < set->count; i++) {
+        sh_thread t = m->pool.items[set->first + i];
+        const sh_char_run *run = &m->g->states[t.state].run;
+        if (!run->multibyte || (plain[0] & ~run->ascii[0]) != 0 || (plain[1] & ~run->ascii[1]) != 0)
+            continue;
+        if (run->chars >= m->trie->tree.nodes[0].chars) return UINT32_MAX;
+        if (is_origin(t, set) && run->closed) return run->chars;
+    }
+    return 0;
+}
+
 /* Walks from a state and leaves the matcher as it was. */
 static void walk_from(walk *w, sh_match_state state)
 {
     sh_matcher *m = w->m;
     uint32_t frames = m->frame_count;
     sh_thread_set set = sh_matcher_load(m, state);
+    uint32_t plain = w->words == NULL ? 0 : plain_limit(m, &set);
+    w->tree = plain > 0 ? &m->trie->other : &m->trie->tree;
+    if (plain > 0) sh_plain_tokens_mask(m->trie, plain, w->words);
     walk_trie(w, set);
     m->pool.count = 0;
     sh_matcher_drop_frames(m, frames);
@@ -194,7 +214,7 @@ static void walk_from(walk *w, sh_match_state state)
 static void compute(sh_matcher *m, sh_match_state state, uint64_t *words)
 {
     const sh_token_trie *trie = m->trie;
-    walk w = {.m = m, .trie = trie, .words = words};
+    walk w = {.m = m, .words = words};
     walk_from(&w, state);
     for (size_t i = 0; i < trie->end_count && m->states[state].set.accepts; i++)
         words[trie->ends[i] / 64] |= (uint64_t)1 << trie->ends[i] % 64;
@@ -203,7 +223,7 @@ static void compute(sh_matcher *m, sh_match_state state, uint64_t *words)
 sh_status sh_matcher_few(sh_matcher *m, sh_match_state state, int32_t *ids, uint32_t max,
                          uint32_t *count, sh_err *err)
 {
-    walk w = {.m = m, .trie = m->trie, .ids = ids, .max = max};
+    walk w = {.m = m, .ids = ids, .max = max};
     SH_ASSERT(state < m->state_count);
     walk_from(&w, state);
     if (m->failed != NULL) return sh_matcher_failure(m, err);
@@ -217,7 +237,7 @@ static sh_match_state find_twin(sh_matcher *m, sh_match_state state)
 {
     const sh_thread_set *set = &m->states[state].set;
     const sh_char_run *run = &m->g->states[set->origin.state].run;
-    if (!set->single || run->alike == UINT32_MAX || run->alike <= m->trie->nodes[0].chars)
+    if (!set->single || run->alike == UINT32_MAX || run->alike <= m->trie->tree.nodes[0].chars)
         return state;
     uint32_t stack = set->origin.stack;
     uint64_t hash = sh_mix64((uint64_t)run->last << 32 | stack);

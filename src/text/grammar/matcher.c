@@ -135,6 +135,16 @@ static uint32_t next_state(const sh_grammar *g, uint32_t state, uint8_t byte)
     return UINT32_MAX;
 }
 
+/* Where a thread gets to that can only return, such as after the last byte of a character. */
+static sh_thread settle(const sh_matcher *m, sh_thread t)
+{
+    for (;;) {
+        const sh_auto_state *s = &m->g->states[t.state];
+        if (s->edges < s[1].edges || s->calls < s[1].calls || t.stack == 0) return t;
+        t = (sh_thread){m->frames[t.stack].back, m->frames[t.stack].parent};
+    }
+}
+
 sh_thread_set sh_matcher_step(sh_matcher *m, const sh_thread *threads, uint32_t count, uint8_t byte)
 {
     const sh_grammar *g = m->g;
@@ -161,7 +171,7 @@ sh_thread_set sh_matcher_step(sh_matcher *m, const sh_thread *threads, uint32_t 
             queue_thread(m, to, threads[i].stack);
     }
     set.single = m->todo.count == 1;
-    if (set.single) set.origin = m->todo.items[0];
+    if (set.single) set.origin = settle(m, m->todo.items[0]);
     close_set(m, &set);
     return set;
 }
@@ -244,7 +254,7 @@ sh_matcher *sh_matcher_create(const sh_grammar *grammar, const sh_token_trie *tr
     m->seen = sh_alloc_array(SEEN_SLOTS, sizeof(*m->seen));
     m->masks = sh_alloc_array(SH_MATCHER_MASKS_MAX, sizeof(*m->masks));
     m->twins = sh_alloc_array(SH_TWIN_SLOTS, sizeof(*m->twins));
-    if (trie != NULL) m->levels = sh_alloc_array(trie->depth + 2, sizeof(*m->levels));
+    if (trie != NULL) m->levels = sh_alloc_array(trie->tree.depth + 2, sizeof(*m->levels));
     m->frame_count = m->state_count = 1; /* the bottom; SH_MATCH_DEAD */
     reserve_threads(&m->pool);
     reserve_threads(&m->kept);

@@ -10,9 +10,9 @@
 
 #include <stdlib.h>
 
-enum { MAGIC = 0x4d4d5247, VERSION = 1 }; /* "GRMM" */
+enum { MAGIC = 0x4d4d5247, VERSION = 2 }; /* "GRMM" */
 
-enum { ACCEPTS = 1, MULTIBYTE = 2, RUNS = 4, STATE_FLAGS = 7 };
+enum { ACCEPTS = 1, MULTIBYTE = 2, RUNS = 4, CLOSED = 8, STATE_FLAGS = 15 };
 
 /* Bytes of each on the wire, the least a state can have. */
 enum { STATE_BYTES = 11, EDGE_BYTES = 6, CALL_BYTES = 13 };
@@ -36,7 +36,7 @@ static void put_state(sh_buf *out, const sh_auto_state *s)
 {
     const sh_char_run *run = &s->run;
     unsigned flags = (s->accepts ? ACCEPTS : 0) | (run->multibyte ? MULTIBYTE : 0) |
-                     (has_run(run) ? RUNS : 0);
+                     (has_run(run) ? RUNS : 0) | (run->closed ? CLOSED : 0);
     sh_put_uint(out, flags, 1);
     sh_put_uint(out, s->height, 2);
     put_u32(out, s[1].edges - s->edges);
@@ -101,6 +101,7 @@ static void get_state(sh_reader *r, const sh_grammar *g, uint32_t n)
     s[1].edges = s->edges + get_u32(r, g->edge_count - s->edges);
     s[1].calls = s->calls + get_u32(r, g->call_count - s->calls);
     s->run.multibyte = (flags & MULTIBYTE) != 0;
+    s->run.closed = (flags & CLOSED) != 0;
     s->run.last = n;
     if ((flags & RUNS) != 0) get_run(r, g, &s->run);
 }

@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/buf.h"
+#include "base/hash.h"
 #include "text/grammar/limits.h"
 
 #include <stdlib.h>
@@ -199,7 +200,7 @@ static const cJSON *find_anchor(const cJSON *at, const char *name)
 }
 
 /* A reference may repeat the $id of the whole schema. */
-static const cJSON *resolve(sh_schema *s, const cJSON *ref)
+const cJSON *sh_schema_resolve(sh_schema *s, const cJSON *ref)
 {
     if (!cJSON_IsString(ref)) {
         sh_schema_fail(s, ref, SH_ERR_INPUT, "must be a string");
@@ -267,14 +268,14 @@ static void add_members(sh_schema *s, sh_goal *goal, const cJSON *list)
 
 bool sh_goal_flatten(sh_schema *s, sh_goal *goal)
 {
-    /* The list grows while it is walked. A schema that was there before is not added again, so
-     * references in a circle end here. */
+    /* The list grows while it is walked. */
     for (size_t i = 0; i < goal->count && sh_expr_ok(s->b); i++) {
         const cJSON *schema = goal->items[i].schema;
         if (!check_keywords(s, schema)) break;
+        sh_schema_check_loops(s, schema);
         const cJSON *ref = cJSON_GetObjectItemCaseSensitive(schema, "$ref");
         const cJSON *all = cJSON_GetObjectItemCaseSensitive(schema, "allOf");
-        const cJSON *target = ref == NULL ? NULL : resolve(s, ref);
+        const cJSON *target = ref == NULL ? NULL : sh_schema_resolve(s, ref);
         if (target != NULL) sh_goal_add(s, goal, target);
         if (all != NULL) add_members(s, goal, all);
     }
@@ -392,7 +393,8 @@ static sh_expr compile_values(sh_schema *s, const sh_shape *shape)
     sh_expr *forms = sh_alloc_array((size_t)cJSON_GetArraySize(shape->values) + 1, sizeof(*forms));
     size_t count = 0;
     for (const cJSON *v = first; v != NULL; v = shape->value != NULL ? NULL : v->next)
-        if (sh_goal_allows(s, *shape->goal, v)) forms[count++] = sh_schema_literal(s, v);
+        if (sh_goal_allows_of(s, *shape->goal, v, shape->values))
+            forms[count++] = sh_schema_literal(s, v);
     sh_expr e = sh_expr_any_of(s->b, forms, count);
     free(forms);
     return e;
@@ -438,6 +440,15 @@ static sh_expr compile_body(sh_schema *s, sh_goal *goal)
     return e;
 }
 
+static uint64_t goal_hash(const sh_goal *goal)
+{
+    uint64_t hash = goal->count;
+    for (size_t i = 0; i < goal->count; i++)
+        hash = sh_mix64(hash ^ (uint64_t)(uintptr_t)goal->items[i].schema ^
+                        (uint64_t)goal->items[i].chosen << 62);
+    return hash;
+}
+
 static bool same_goal(const sh_goal *a, const sh_goal *b)
 {
     if (a->count != b->count) return false;
@@ -450,17 +461,18 @@ static bool same_goal(const sh_goal *a, const sh_goal *b)
 /* The rule of a goal; *known tells whether it was there before. */
 static sh_expr goal_rule(sh_schema *s, const sh_goal *goal, bool *known)
 {
+    uint64_t hash = goal_hash(goal);
+    sh_expr_spend(s->b, s->rule_count);
     for (size_t i = 0; i < s->rule_count; i++) {
-        *known = same_goal(&s->rules[i].goal, goal);
+        *known = s->rules[i].hash == hash && same_goal(&s->rules[i].goal, goal);
         if (*known) return s->rules[i].rule;
     }
-    sh_expr_spend(s->b, s->rule_count);
     if (s->rule_count == s->rule_cap) {
         s->rule_cap = s->rule_cap == 0 ? 32 : s->rule_cap * 2;
         s->rules = sh_realloc_array(s->rules, s->rule_cap, sizeof(*s->rules));
     }
     sh_expr rule = sh_expr_rule(s->b, SH_STR("a schema"));
-    s->rules[s->rule_count++] = (sh_goal_rule){*goal, rule};
+    s->rules[s->rule_count++] = (sh_goal_rule){*goal, hash, rule};
     *known = false;
     return rule;
 }
@@ -517,6 +529,7 @@ void sh_schema_begin(sh_schema *s, sh_grammar_builder *b, const cJSON *schema, s
 void sh_schema_end(sh_schema *s)
 {
     free(s->rules);
+    free(s->ended.items);
     cJSON_Delete(s->objects);
     cJSON_Delete(s->no_strings);
 }

@@ -40,8 +40,14 @@ typedef struct {
 
 typedef struct {
     sh_goal goal;
+    uint64_t hash; /* of the goal */
     sh_expr rule;
 } sh_goal_rule;
+
+typedef struct {
+    const cJSON **items; /* [cap] hash table */
+    size_t count, cap;
+} sh_schema_set;
 
 typedef struct {
     sh_grammar_builder *b;
@@ -49,6 +55,7 @@ typedef struct {
     sh_json_form form;
     sh_goal_rule *rules; /* goals that have been compiled or are being compiled */
     size_t rule_count, rule_cap;
+    sh_schema_set ended; /* that do not lead back to themselves */
     cJSON *objects; /* schemas that all objects satisfy, and all but strings; NULL: not needed */
     cJSON *no_strings;
     int depth;          /* of goals within goals that are compiled */
@@ -87,6 +94,9 @@ typedef struct {
 /* Fails with the path of the node in the schema. Returns NEVER. */
 sh_expr sh_schema_fail(sh_schema *s, const cJSON *node, sh_status status, const char *what);
 
+/* What a $ref refers to; NULL after an error. */
+const cJSON *sh_schema_resolve(sh_schema *s, const cJSON *ref);
+
 void sh_goal_add(sh_schema *s, sh_goal *goal, const cJSON *schema);
 
 /* Replaces references and allOf by what they stand for and checks all keywords. False if no value
@@ -104,12 +114,20 @@ void sh_schema_end(sh_schema *s);
 /* A rule for the values that satisfy the goal. */
 sh_expr sh_schema_compile(sh_schema *s, sh_goal goal);
 
+/* ---- schema_loops.c ---- */
+
+/* Fails if the schema leads back to itself. */
+void sh_schema_check_loops(sh_schema *s, const cJSON *schema);
+
 /* ---- schema_shape.c ---- */
 
 void sh_shape_init(sh_schema *s, const sh_goal *flat, sh_shape *shape);
 
 /* Whether a value that stands in the schema satisfies the goal. */
 bool sh_goal_allows(sh_schema *s, sh_goal goal, const cJSON *value);
+
+/* The same of a value of the enum `list`, which may be long: it is not looked for there. */
+bool sh_goal_allows_of(sh_schema *s, sh_goal goal, const cJSON *value, const cJSON *list);
 
 /* Whether it is certain that no value satisfies the goal. */
 bool sh_goal_is_never(sh_schema *s, sh_goal goal);

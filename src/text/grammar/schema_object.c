@@ -43,12 +43,12 @@ static const cJSON *get(const cJSON *schema, const char *name)
 
 static void add_name(object *o, const char *name, bool required)
 {
-    for (size_t i = 0; i < o->count; i++) {
+    for (size_t i = 0; i < o->count && sh_expr_ok(o->s->b); i++) {
         if (strcmp(o->list[i].name, name) != 0) continue;
         o->list[i].required |= required;
         return;
     }
-    sh_expr_spend(o->s->b, o->count + 1);
+    if (!sh_expr_spend(o->s->b, o->count + 1)) return;
     if (o->count == o->cap) {
         o->cap = o->cap == 0 ? 16 : o->cap * 2;
         o->list = sh_realloc_array(o->list, o->cap, sizeof(*o->list));

@@ -317,14 +317,13 @@ static bool same_value(const cJSON *a, const cJSON *b)
     return cJSON_Compare(a, b, true);
 }
 
-static bool in_values(const cJSON *schema, const cJSON *value)
+/* `of`: a list that is known to have the value. */
+static bool in_values(sh_schema *s, const cJSON *schema, const cJSON *value, const cJSON *of)
 {
     const cJSON *list = get(schema, "enum"), *only = get(schema, "const"), *item;
-    bool found = list == NULL;
-    cJSON_ArrayForEach(item, list)
-    {
-        found = found || same_value(item, value);
-    }
+    bool found = list == NULL || list == of;
+    for (item = found ? NULL : list->child; item != NULL && !found; item = item->next)
+        found = sh_expr_spend(s->b, 1) && same_value(item, value);
     return found && (only == NULL || same_value(only, value));
 }
 
@@ -381,14 +380,14 @@ static bool object_fits(sh_schema *s, const sh_shape *shape, const cJSON *value)
     return true;
 }
 
-static bool shape_allows(sh_schema *s, const sh_goal *flat, const cJSON *value)
+static bool shape_allows(sh_schema *s, const sh_goal *flat, const cJSON *value, const cJSON *of)
 {
     sh_shape shape;
     unsigned type = type_of(value);
     sh_shape_init(s, flat, &shape);
     if (!sh_expr_ok(s->b) || (shape.types & type) == 0) return false;
     for (size_t i = 0; i < flat->count; i++)
-        if (!in_values(flat->items[i].schema, value)) return false;
+        if (!in_values(s, flat->items[i].schema, value, of)) return false;
     switch (type) {
     case SH_TYPE_STRING:
         return shape.string == NULL || sh_lang_has(shape.string, sh_str_of(value->valuestring));
@@ -400,15 +399,20 @@ static bool shape_allows(sh_schema *s, const sh_goal *flat, const cJSON *value)
     }
 }
 
-bool sh_goal_allows(sh_schema *s, sh_goal goal, const cJSON *value)
+bool sh_goal_allows_of(sh_schema *s, sh_goal goal, const cJSON *value, const cJSON *list)
 {
     sh_goal *goals = NULL;
     if (!sh_expr_spend(s->b, 100) || !sh_goal_flatten(s, &goal)) return false;
     size_t count = sh_goal_split(s, &goal, &goals);
-    if (count == 0) return shape_allows(s, &goal, value);
+    if (count == 0) return shape_allows(s, &goal, value, list);
     for (size_t i = 0; i < count; i++)
-        if (sh_goal_allows(s, goals[i], value)) return true;
+        if (sh_goal_allows_of(s, goals[i], value, list)) return true;
     return false;
+}
+
+bool sh_goal_allows(sh_schema *s, sh_goal goal, const cJSON *value)
+{
+    return sh_goal_allows_of(s, goal, value, NULL);
 }
 
 /* ---- does nothing satisfy a goal? ---- */
@@ -419,7 +423,7 @@ static bool values_are_never(sh_schema *s, const sh_shape *shape)
     const cJSON *item;
     cJSON_ArrayForEach(item, shape->values)
     {
-        if (sh_goal_allows(s, *shape->goal, item)) return false;
+        if (sh_goal_allows_of(s, *shape->goal, item, shape->values)) return false;
     }
     return true;
 }

@@ -64,7 +64,7 @@ static const sh_lang *value_strings(sh_schema *s, const sh_shape *shape)
     size_t count = 0;
     const cJSON *v = shape->value != NULL ? shape->value : shape->values->child;
     for (; v != NULL; v = shape->value != NULL ? NULL : v->next)
-        if (cJSON_IsString(v) && sh_goal_allows(s, *shape->goal, v))
+        if (cJSON_IsString(v) && sh_goal_allows_of(s, *shape->goal, v, shape->values))
             words[count++] = sh_str_of(v->valuestring);
     const sh_lang *lang = sh_lang_words(s->b, words, count);
     free(words);

@@ -39,7 +39,7 @@ static int decode_byte(int state, uint8_t c)
 }
 
 /* Children come after their parents, so a pass backwards sees them first. */
-static void describe_subtrees(sh_token_trie *t)
+static void describe_subtrees(sh_trie_tree *t)
 {
     uint16_t *good = sh_alloc_array(t->count + 1, sizeof(*good));
     for (uint32_t n = t->count; n-- > 0;) {
@@ -96,7 +96,7 @@ typedef struct {
 } entry_range;
 
 /* Adds a child for each byte that follows at `depth`. */
-static void add_children(sh_token_trie *t, entry_range *ranges, uint32_t node, const entry *entries,
+static void add_children(sh_trie_tree *t, entry_range *ranges, uint32_t node, const entry *entries,
                          uint32_t depth)
 {
     sh_trie_node *n = &t->nodes[node];
@@ -113,7 +113,7 @@ static void add_children(sh_token_trie *t, entry_range *ranges, uint32_t node, c
     }
 }
 
-static void add_nodes(sh_token_trie *t, const entry *entries, size_t count, size_t node_count)
+static void add_nodes(sh_trie_tree *t, const entry *entries, size_t count, size_t node_count)
 {
     entry_range *ranges = sh_alloc_array(node_count + 1, sizeof(*ranges));
     ranges[0].end = (uint32_t)count;
@@ -130,23 +130,105 @@ static void add_nodes(sh_token_trie *t, const entry *entries, size_t count, size
     free(ranges);
 }
 
+static void tree_build(sh_trie_tree *t, const entry *entries, size_t count)
+{
+    size_t nodes = 1;
+    for (size_t i = 0; i < count; i++) {
+        sh_str before = i == 0 ? (sh_str){0} : entries[i - 1].text;
+        nodes += entries[i].text.len - shared_prefix(before, entries[i].text);
+    }
+    t->nodes = sh_alloc_array(nodes + 1, sizeof(*t->nodes));
+    t->ids = sh_alloc_array(count, sizeof(*t->ids));
+    add_nodes(t, entries, count, nodes);
+    describe_subtrees(t);
+}
+
+/* ---- plain tokens ---- */
+
+static void plain_chars(uint64_t ascii[2])
+{
+    for (int c = 0x20; c < 0x7f; c++)
+        if (strchr("\"\\'`<", c) == NULL) ascii[c / 64] |= (uint64_t)1 << c % 64;
+}
+
+/* The characters of a plain token, also a begun one; 0 for another. */
+static uint32_t plain_count(const sh_plain_tokens *p, sh_str text)
+{
+    uint32_t chars = 0;
+    int state = AT_START;
+    for (size_t i = 0; i < text.len; i++) {
+        uint8_t c = (uint8_t)text.ptr[i];
+        if (c < 0x80 && (p->ascii[c / 64] >> c % 64 & 1) == 0) return 0;
+        chars += state == AT_START;
+        state = decode_byte(state, c);
+        if (state < 0) return 0;
+    }
+    return chars;
+}
+
+static int order_long(const void *a, const void *b)
+{
+    const struct sh_long_token *x = a, *y = b;
+    return x->chars < y->chars ? -1 : x->chars > y->chars;
+}
+
+static void set_bit(uint64_t *words, int32_t id)
+{
+    words[id / 64] |= (uint64_t)1 << id % 64;
+}
+
+/* Divides the tokens into plain ones and others, of which it returns the number. */
+static size_t plain_take(sh_plain_tokens *p, const entry *entries, size_t count, size_t size,
+                         entry *others)
+{
+    size_t words = (size + 63) / 64, rest = 0;
+    plain_chars(p->ascii);
+    p->all = sh_alloc_array(words, sizeof(*p->all));
+    p->longer = sh_alloc_array(count, sizeof(*p->longer));
+    for (int k = 0; k <= SH_PLAIN_CHARS; k++)
+        p->upto[k] = sh_alloc_array(words, sizeof(*p->upto[k]));
+    for (size_t i = 0; i < count; i++) {
+        uint32_t chars = plain_count(p, entries[i].text);
+        if (chars == 0) {
+            others[rest++] = entries[i];
+            continue;
+        }
+        set_bit(p->all, entries[i].id);
+        for (uint32_t k = chars; k <= SH_PLAIN_CHARS; k++) set_bit(p->upto[k], entries[i].id);
+        if (chars > SH_PLAIN_CHARS)
+            p->longer[p->longer_count++] = (struct sh_long_token){entries[i].id, chars};
+    }
+    qsort(p->longer, p->longer_count, sizeof(*p->longer), order_long);
+    return rest;
+}
+
+void sh_plain_tokens_mask(const sh_token_trie *t, uint32_t chars, uint64_t *words)
+{
+    const sh_plain_tokens *p = &t->plain;
+    const uint64_t *from = chars > SH_PLAIN_CHARS ? p->all : p->upto[chars];
+    memcpy(words, from, (t->size + 63) / 64 * sizeof(*words));
+    if (chars <= SH_PLAIN_CHARS) return;
+    for (size_t i = p->longer_count; i > 0 && p->longer[i - 1].chars > chars; i--) {
+        int32_t id = p->longer[i - 1].id;
+        words[id / 64] &= ~((uint64_t)1 << id % 64);
+    }
+}
+
+/* ---- all together ---- */
+
 static sh_token_trie *build(const entry *entries, size_t count, size_t size, const int32_t *ends,
                             size_t end_count)
 {
     sh_token_trie *t = sh_alloc(sizeof(*t));
-    size_t bytes = 0, nodes = 1;
-    for (size_t i = 0; i < count; i++) {
-        sh_str before = i == 0 ? (sh_str){0} : entries[i - 1].text;
-        nodes += entries[i].text.len - shared_prefix(before, entries[i].text);
-        bytes += entries[i].text.len;
-    }
-    t->nodes = sh_alloc_array(nodes + 1, sizeof(*t->nodes));
-    t->ids = sh_alloc_array(count, sizeof(*t->ids));
+    entry *others = sh_alloc_array(count, sizeof(*others));
+    size_t bytes = 0;
+    for (size_t i = 0; i < count; i++) bytes += entries[i].text.len;
     t->size = (uint32_t)size;
     t->tokens = sh_alloc_array(size, sizeof(*t->tokens));
     t->bytes = sh_alloc(bytes);
-    add_nodes(t, entries, count, nodes);
-    describe_subtrees(t);
+    tree_build(&t->tree, entries, count);
+    tree_build(&t->other, others, plain_take(&t->plain, entries, count, size, others));
+    free(others);
     char *at = t->bytes;
     for (size_t i = 0; i < count; i++) {
         memcpy(at, entries[i].text.ptr, entries[i].text.len);
@@ -210,11 +292,20 @@ sh_token_trie *sh_token_trie_create(const sh_tokenizer *tok, const int32_t *ends
     return t;
 }
 
+static void tree_reset(sh_trie_tree *t)
+{
+    free(t->nodes);
+    free(t->ids);
+}
+
 void sh_token_trie_free(sh_token_trie *t)
 {
     if (t == NULL) return;
-    free(t->nodes);
-    free(t->ids);
+    tree_reset(&t->tree);
+    tree_reset(&t->other);
+    for (int k = 0; k <= SH_PLAIN_CHARS; k++) free(t->plain.upto[k]);
+    free(t->plain.all);
+    free(t->plain.longer);
     free(t->tokens);
     free(t->bytes);
     free(t->ends);

@@ -21,6 +21,7 @@ enum { BODY_MAX = 4096, PATIENCE_MS = 30000 };
 static sh_served_model *served;
 static sh_api_opts api_opts;
 static const char *api_keeper_path; /* of several models; NULL: there is one */
+static int api_control_fd;          /* of a supervisor; 0: none */
 static pthread_t api_thread;
 
 static void *api_main(void *arg)
@@ -168,6 +169,7 @@ static void api_serve(const sh_endpoint_table *endpoints, const engine_script *s
                              .reasoning_parser = "think",
                              .api_keys = KEY "," OTHER_KEY,
                              .grace_s = 2,
+                             .control_fd = api_control_fd,
                              .connections_max = 16,
                              .header_bytes_max = 8192,
                              .body_bytes_max = BODY_MAX - 1,

@@ -141,6 +141,22 @@ static sh_status wish_of(char **options, size_t count, sh_localai_wish *wish, sh
     return sh_localai_wish_read(&in, wish, err);
 }
 
+TEST(a_context_that_cannot_be_is_refused)
+{
+    UNUSED_STATE;
+    static const int32_t sizes[] = {-1, INT32_MIN, INT32_MAX, (1 << 24) + 1};
+    sh_err err;
+    for (size_t i = 0; i < SH_COUNT_OF(sizes); i++) {
+        Backend__ModelOptions in = BACKEND__MODEL_OPTIONS__INIT;
+        sh_localai_wish wish;
+        in.model = "org/name";
+        in.contextsize = sizes[i];
+        assert_int_equal(sh_localai_wish_read(&in, &wish, &err), SH_ERR_INPUT);
+        assert_non_null(strstr(err.text, "ContextSize must be from 0 to 16777216"));
+        sh_localai_wish_reset(&wish);
+    }
+}
+
 TEST(options_of_a_model_are_settings_defaults_or_named)
 {
     UNUSED_STATE;
@@ -212,6 +228,7 @@ int main(void)
         cmocka_unit_test(messages_are_a_chat_if_the_template_is_ours),
         cmocka_unit_test(what_cannot_be_answered_is_refused),
         cmocka_unit_test(an_embedding_is_of_text_or_of_tokens),
+        cmocka_unit_test(a_context_that_cannot_be_is_refused),
         cmocka_unit_test(options_of_a_model_are_settings_defaults_or_named),
         cmocka_unit_test(a_wrong_value_of_an_option_is_an_error),
         cmocka_unit_test(errors_have_the_codes_of_grpc),

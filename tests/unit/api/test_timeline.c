@@ -159,8 +159,8 @@ TEST(stats_without_the_members_give_unknown_figures)
     sh_timeline *t = sh_timeline_create();
     static const char *const odd[] = {
         "{\"uptime_s\":1}",
-        "{\"uptime_s\":2,\"counts\":[],\"histograms\":{\"ttft_seconds\":{\"count\":\"x\","
-        "\"buckets\":[[1],2,[1,2,3],[\"a\",\"b\"]]}},\"kv\":{\"blocks\":0,\"free\":0}}",
+        ("{\"uptime_s\":2,\"counts\":[],\"histograms\":{\"ttft_seconds\":{\"count\":\"x\","
+         "\"buckets\":[[1],2,[1,2,3],[\"a\",\"b\"]]}},\"kv\":{\"blocks\":0,\"free\":0}}"),
         "{\"uptime_s\":3,\"histograms\":{\"ttft_seconds\":{\"count\":5,\"buckets\":[]}}}"};
     for (size_t i = 0; i < SH_COUNT_OF(odd); i++) {
         cJSON *stats = cJSON_Parse(odd[i]);

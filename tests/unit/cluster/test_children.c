@@ -402,6 +402,35 @@ TEST(a_tether_renews_a_supervisor_and_lets_it_leave)
     close(pipes[1]);
 }
 
+static void on_told(void *arg, sh_str text)
+{
+    sh_buf *all = arg;
+    sh_buf_add_str(all, text);
+    sh_buf_add_char(all, '|');
+}
+
+/* Whatever letters are in it: they are no orders. */
+TEST(a_tether_carries_lines_of_text)
+{
+    UNUSED_STATE;
+    static const char first[] = ".TSTOP NOW, Lads\n.", second[] = "T\nTlast\n";
+    int pipes[2];
+    sh_buf told = {0};
+    assert_int_equal(pipe2(pipes, O_CLOEXEC), 0);
+    sh_children *c = sh_children_create();
+    sh_children_set_hooks(c, &(sh_children_hooks){.told = on_told, .arg = &told});
+    sh_children_set_tether(c, pipes[0]);
+    assert_int_equal(write(pipes[1], first, strlen(first)), (ssize_t)strlen(first));
+    assert_int_equal(write(pipes[1], second, strlen(second)), (ssize_t)strlen(second));
+    add(c, "exec sleep 0.3", SH_CHILD_TASK);
+    assert_int_equal(sh_children_run(c, 3000), 0);
+    assert_string_equal(told.ptr, "STOP NOW, Lads||last|");
+    sh_children_free(c);
+    sh_buf_reset(&told);
+    close(pipes[0]);
+    close(pipes[1]);
+}
+
 TEST(agents_of_members_leave_and_fail_alone_and_that_of_rank_0_ends_all)
 {
     UNUSED_STATE;
@@ -475,6 +504,7 @@ int main(void)
         cmocka_unit_test(what_crashes_after_the_request_is_not_started_again),
         cmocka_unit_test(a_rank_that_is_asked_to_leave_may_refuse_any_number_of_times),
         cmocka_unit_test(a_tether_renews_a_supervisor_and_lets_it_leave),
+        cmocka_unit_test(a_tether_carries_lines_of_text),
         cmocka_unit_test(agents_of_members_leave_and_fail_alone_and_that_of_rank_0_ends_all),
         cmocka_unit_test(a_tether_asks_and_its_end_asks_again),
         cmocka_unit_test(an_error_after_ready_is_a_crash_and_one_before_it_is_final),

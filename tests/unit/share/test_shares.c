@@ -232,6 +232,24 @@ TEST(other_shares_use_all_that_is_here_of_them)
     free(model);
 }
 
+TEST(a_rank_with_another_number_takes_over_what_is_here)
+{
+    UNUSED_STATE;
+    host h = small_host();
+    uint64_t all = load_and_compare(&h, LIMIT, NULL).link;
+    char *data = kept_file("data"), *root = cache_root();
+    char *command = sh_asprintf("cd '%s' && for i in *-1.0; do mv $i ${i%%-1.0}-5.0; done", root);
+    assert_int_equal(system(command), 0);
+    sh_shard_origin again = load_and_compare(&h, LIMIT, NULL);
+    assert_int_equal(again.link, 0);
+    assert_int_equal(again.disk, all);
+    assert_int_equal(access(data, F_OK), 0); /* under its own number again */
+    free(command);
+    free(root);
+    free(data);
+    host_close(&h);
+}
+
 /* What a command says about the cache, as a number. */
 static uint64_t ask_cache(const char *format)
 {
@@ -416,6 +434,7 @@ int main(void)
         cmocka_unit_test(what_came_before_the_link_was_cut_is_kept),
         cmocka_unit_test(other_weights_of_the_same_shape_are_noticed),
         cmocka_unit_test(other_shares_use_all_that_is_here_of_them),
+        cmocka_unit_test(a_rank_with_another_number_takes_over_what_is_here),
         cmocka_unit_test(the_model_that_was_not_used_lately_goes_first),
         cmocka_unit_test(a_cache_that_is_too_small_keeps_a_part_and_everything_works),
         cmocka_unit_test(two_processes_do_not_share_a_folder),

@@ -143,12 +143,17 @@ TEST(a_folder_of_files_is_a_list_of_models)
     assert_string_equal(all.list[1].model, "org/b");
     sh_definitions_reset(&all);
     file_write("c.yaml", "name: ant\nparameters: {model: org/c}\n");
-    assert_int_not_equal(sh_definitions_load(dir, &all, &err), SH_OK);
-    assert_non_null(strstr(err.text, "two files define a model 'ant'"));
-    sh_definitions_reset(&all);
-    file_write("c.yaml", "nme: ant\n");
-    assert_int_not_equal(sh_definitions_load(dir, &all, &err), SH_OK);
-    assert_non_null(strstr(err.text, "c.yaml:1: unknown key 'nme'"));
+    file_write("d.yaml", "nme: ant\n");
+    file_write("e.yaml", "name: eel\nparameters: {model: org/e}\ncontext_size: -5\n");
+    file_write("f.yaml", "name: [\n");
+    assert_int_equal(sh_definitions_load(dir, &all, &err), SH_OK);
+    assert_int_equal(all.count, 2); /* a mistake in one file does not take the others away */
+    assert_string_equal(all.list[0].model, inside);
+    const char *problems = all.problems.ptr;
+    assert_non_null(strstr(problems, "/a.yml defines a model 'ant' already"));
+    assert_non_null(strstr(problems, "d.yaml:1: unknown key 'nme'"));
+    assert_non_null(strstr(problems, "e.yaml:3: 'context_size' must be a whole number from 0 to"));
+    assert_non_null(strstr(problems, "f.yaml:"));
     sh_definitions_reset(&all);
     assert_int_not_equal(sh_definitions_load("/nowhere/at/all", &all, &err), SH_OK);
     free(inside);

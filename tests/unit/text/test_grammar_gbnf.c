@@ -29,19 +29,45 @@ TEST(grammars_match_their_texts)
          {"hi bob"}},
         {"// as in other EBNF\nroot = \"a\" , \"b\" ;", {"ab"}, {"a"}},
         {"root ::= a-b\na-b ::= \"x\" |\n  \"y\"", {"x", "y"}, {""}},
+        {"# JSON\nroot ::= object\nvalue ::= object | array | string | number | (\"true\" | "
+         "\"null\") ws\nobject ::=\n  \"{\" ws (\n    string \":\" ws value # a member\n    (\",\" "
+         "ws string \":\" ws value)*\n  )? \"}\" ws\narray ::= \"[\" ws (value (\",\" ws value)*)? "
+         "\"]\" ws\nstring ::= \"\\\"\" ([^\"\\\\\\x7F\\x00-\\x1F] | \"\\\\\" ([\"\\\\bfnrt] | "
+         "\"u\" [0-9a-fA-F]{4}))* \"\\\"\" ws\nnumber ::= (\"-\"? ([0-9] | [1-9] [0-9]{0,15})) "
+         "(\".\" [0-9]+)? ([eE] [-+]? [0-9]{1,3})? ws\nws ::= | \" \" | \"\\n\" [ \\t]{0,20}",
+         {"{\"a\": [1, -2.5e3, \"x\\u00e9\\n\"]}", "{\n  }"},
+         {"{\"a\":}", "[]", "{\"a\":01}"}},
+        {"root ::= (expr \"=\" ws term \"\\n\")+\nexpr ::= term ([-+*/] term)*\nterm ::= ident | "
+         "num | "
+         "\"(\" ws expr \")\" ws\nident ::= [a-z] [a-z0-9_]* ws\nnum ::= [0-9]+ ws\nws ::= [ "
+         "\\t\\n]*",
+         {"1+2*(a_1 -b)= 3\n"},
+         {"1+=2\n", "1=2"}},
+        {"root ::= \"1. \" move \" \" move \"\\n\" ([1-9] [0-9]? \". \" move \" \" move \"\\n\")+\n"
+         "move ::= (pawn | nonpawn | castle) [+#]?\nnonpawn ::= [NBKQR] [a-h]? [1-8]? \"x\"? [a-h] "
+         "[1-8]\npawn ::= ([a-h] \"x\")? [a-h] [1-8] (\"=\" [NBKQR])?\ncastle ::= \"O-O\" \"-O\"?",
+         {"1. e4 e5\n2. Nf3 Nc6\n3. O-O exd4+\n"},
+         {"1. e4 e5\n", "1. e9 e5\n2. a1 a2\n"}},
+        {"root ::= [\\u3041-\\u3096]{1,3} [\\U0001F600-\\U0001F64F]? (\"x\" (\"y\" | "
+         "\"z\"){2}){0,2} "
+         "\"c\"{,2}",
+         {"\xe3\x81\xb2", "\xe3\x81\xb2\xf0\x9f\x98\x80xyzxzzcc"},
+         {"x", "\xe3\x81\xb2xy",
+          "\xe3\x81\xb2"
+          "ccc"}},
     };
     UNUSED_STATE;
     for (size_t i = 0; i < SH_COUNT_OF(cases); i++) check_case(make, &cases[i]);
 }
 
-TEST(faults_are_named_with_their_line)
+TEST(faults_are_named_with_their_place)
 {
     static const refused_case cases[] = {
         {"", "no rule 'root'"},
         {"x ::= \"a\"", "no rule 'root'"},
-        {"root ::= y", "'y' is used but not defined"},
-        {"root ::= \"a\"\nroot ::= \"b\"", "line 2: a rule that was defined before"},
-        {"root ::= \"a", "line 1: a literal that is not closed"},
+        {"root ::= \"\xc3\xa9\" | y", "line 1, column 16: the rule 'y' is used but not defined"},
+        {"root ::= \"a\"\nroot ::= \"b\"", "line 2, column 1: a rule that was defined before"},
+        {"root ::= \"a", "line 1, column 10: a literal that is not closed"},
         {"root ::= [a", "a class that is not closed"},
         {"root ::= \"\\", "a backslash at the end"},
         {"root ::= [\\", "a backslash at the end"},
@@ -52,9 +78,9 @@ TEST(faults_are_named_with_their_line)
         {"root ::= \"a\"{3,2}", "bounds must be"},
         {"root ::= \"\\q\"", "an unknown escape"},
         {"root ::= [b-a]", "wrong order"},
-        {"\n\n!", "line 3: expected a rule"},
+        {"\n\n!", "line 3, column 1: expected a rule"},
         {"root ::= \"a\"i", "flags are not supported"},
-        {"%import common.INT\nstart: INT", "line 1: directives are not supported"},
+        {"%import common.INT\nstart: INT", "line 1, column 1: directives are not supported"},
         {"root ::= root \"a\" | \"b\"", "'root' begins with itself (left recursion)"},
         {"root ::= a\na ::= b? c\nb ::= \"x\"\nc ::= a \"y\" | \"z\"", "begins with itself"},
         {"root ::= \"a\" root", "matches no text"},
@@ -121,7 +147,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(grammars_match_their_texts),
-        cmocka_unit_test(faults_are_named_with_their_line),
+        cmocka_unit_test(faults_are_named_with_their_place),
         cmocka_unit_test(hostile_grammars_are_bounded),
         cmocka_unit_test(nesting_stops_where_it_can_still_be_closed),
     };

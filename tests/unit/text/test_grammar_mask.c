@@ -99,6 +99,18 @@ static const struct {
     {"regex", "(\\w{1,6} )*[^a-z]+"},
     {"gbnf", "root ::= \"[\" (root (\",\" root)*)? \"]\" | [a-b]+ | \"\\\"\" [^\"]* \"\\\"\""},
     {"gbnf", "root ::= s s s\ns ::= [ab]* t?\nt ::= \"1\" | \"-\" t"},
+    /* Text of a limited length that may go on in other ways, or not. */
+    {"regex", "[^\"\\n]{0,6}[a-c]*"},
+    {"regex", "[^\"]{0,6}(.x)?\""},
+    {"regex", "\"[^\"]{4,19}\""},
+    {"regex", "\"[^\"]{0,9}\"|\"[a-z ]*\""},
+    {"gbnf", "root ::= a b\na ::= [^\"\\n]{0,5} | \"\\n\" a\nb ::= [^0-9]*"},
+    {"gbnf", "root ::= a b\na ::= [^\"\\n]{5} | \"\\n\" a\nb ::= [^0-9]*"},
+    {"gbnf", "root ::= \"\\\"\" ([^\"\\n] | a){5} \"\\\"\"\na ::= \"a\" a \"a\" | \"\\n\""},
+    {"gbnf", "root ::= \"\\\"\" s \"\\\"\"\ns ::= [^\"\\x00-\\x1f]{2,18}"},
+    {"gbnf", "root ::= a b\na ::= [^\"\\n]{0,4} | [^\"\\n]{5} \"\\\"\" | \"\\n\" a\nb ::= [^0-9]*"},
+    {"gbnf", "root ::= \"\\\"\" (p | q)\np ::= [^\"\\n]{5} \"\\\"\" | \"\\n\" p\n"
+             "q ::= [^\"\\n0]* \"\\\"\" | \"\\n\" q \"x\""},
     {"text", "{\"name"},
 };
 
@@ -157,6 +169,21 @@ static void check_mask(sh_matcher *m, sh_match_state at, const sh_token_mask *ma
     assert_int_equal(mask->allowed, allowed);
 }
 
+/* A list of few tokens has those of the mask, but for ending ones. */
+static void check_few(sh_matcher *m, sh_match_state at, const sh_token_mask *mask)
+{
+    static const uint32_t limits[] = {0, 1, 5, TOKENS};
+    uint32_t without = mask->allowed - (sh_matcher_accepts(m, at) ? 2 : 0);
+    int32_t ids[TOKENS];
+    for (size_t i = 0; i < SH_COUNT_OF(limits); i++) {
+        uint32_t count;
+        sh_err err;
+        CHECK_OK(sh_matcher_few(m, at, ids, limits[i], &count, &err), err);
+        assert_int_equal(count, without <= limits[i] ? without : limits[i] + 1);
+        for (uint32_t k = 0; k < count && k < limits[i]; k++) assert_true(allows(mask, ids[k]));
+    }
+}
+
 static int32_t pick_allowed(const sh_token_mask *mask)
 {
     uint32_t nth = pick(mask->allowed);
@@ -180,6 +207,7 @@ TEST(masks_are_what_trying_every_token_gives)
                 CHECK_OK(sh_matcher_mask(m, at, &mask, &err), err);
                 assert_true(mask.allowed > 0);
                 check_mask(m, at, &mask, grammars[i].text);
+                check_few(m, at, &mask);
                 int32_t id = pick_allowed(&mask);
                 if (id == END || id == OTHER_END) break;
                 CHECK_OK(sh_matcher_token(m, at, id, &at, &err), err);

@@ -302,6 +302,14 @@ TEST(what_cannot_be_enforced_is_refused_by_its_path)
         {"false", "matches no text"},
         {"{\"type\":\"integer\",\"minimum\":2,\"maximum\":1}", "matches no text"},
         {"{\"allOf\":[{\"type\":\"string\"},{\"type\":\"null\"}]}", "matches no text"},
+        {"{\"$ref\":\"#\"}", "/$ref: leads back to itself"},
+        {"{\"allOf\":[{\"$ref\":\"#\"}]}", "/allOf/0/$ref: leads back to itself"},
+        {"{\"oneOf\":[{\"type\":\"null\"},{\"$ref\":\"#\"}]}", "/oneOf/1/$ref: leads back"},
+        {"{\"items\":{\"$ref\":\"#/$defs/a\"},\"$defs\":{\"a\":{\"$ref\":\"#/$defs/b\"},"
+         "\"b\":{\"anyOf\":[{\"type\":\"null\"},{\"$ref\":\"#/$defs/a\"}]}}}",
+         "/$defs/b/anyOf/1/$ref: leads back to itself"},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#\"}},\"required\":[\"a\"]}",
+         "matches no text"},
     };
     UNUSED_STATE;
     for (size_t i = 0; i < SH_COUNT_OF(cases); i++) check_refused(make, &cases[i]);
@@ -321,6 +329,27 @@ TEST(hostile_schemas_end_with_a_limit)
     sh_buf_add_text(&text, "],\"type\":\"object\"}");
     assert_int_equal(compile_case(make, text.ptr, &g, &err), SH_ERR_LIMIT);
     sh_buf_reset(&text);
+}
+
+/* Each of these is about as long as a request may be. */
+TEST(a_schema_of_a_megabyte_ends_with_a_limit)
+{
+    static const char *const parts[][3] = {
+        {"{\"enum\":[\"\"", ",\"value%06d\"", "]}"},
+        {"{\"type\":\"object\",\"properties\":{\"\":{}", ",\"p%06d\":{\"type\":\"string\"}", "}}"},
+        {"{\"anyOf\":[{}", ",{\"properties\":{\"k\":{\"const\":\"v%d\"}}}", "]}"},
+    };
+    UNUSED_STATE;
+    for (size_t i = 0; i < SH_COUNT_OF(parts); i++) {
+        sh_buf text = {0};
+        sh_grammar *g = NULL;
+        sh_err err;
+        sh_buf_add_text(&text, parts[i][0]);
+        for (int k = 0; text.len < 1000000; k++) sh_buf_addf(&text, parts[i][1], k);
+        sh_buf_add_text(&text, parts[i][2]);
+        assert_int_equal(compile_case(make, text.ptr, &g, &err), SH_ERR_LIMIT);
+        sh_buf_reset(&text);
+    }
 }
 
 TEST(many_optional_properties_compile)
@@ -356,6 +385,7 @@ int main(void)
         cmocka_unit_test(white_space_is_allowed_but_limited),
         cmocka_unit_test(what_cannot_be_enforced_is_refused_by_its_path),
         cmocka_unit_test(hostile_schemas_end_with_a_limit),
+        cmocka_unit_test(a_schema_of_a_megabyte_ends_with_a_limit),
         cmocka_unit_test(many_optional_properties_compile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
