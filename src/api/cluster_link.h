@@ -22,8 +22,8 @@ void sh_cluster_link_free(sh_cluster_link *link);
 /* Another process takes over: what the supervisor says is for that one. */
 void sh_cluster_link_leave(sh_cluster_link *link);
 
-/* Call it about once a second: asks for the state while it may change, and gives up on an order that
- * is not answered. */
+/* Call it about once a second: asks for the state while it may change, and gives up on an order
+ * that is not answered. */
 void sh_cluster_link_tick(sh_cluster_link *link);
 
 /* Why the cluster cannot be changed; NULL: it can. */

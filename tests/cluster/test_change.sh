@@ -135,8 +135,8 @@ check "a restart that would stop the cluster is refused" cold
 over() { exits 0 on1 "$shoal" stop && within 10 gives "" shoals_on 1; }
 check "the cluster stops as always" over
 lonely() { # without a launcher
-    on1 "$shoal" serve --port 8100 --ranks 1 >serve.log 2>&1 & local pid=$! rc
-    within 30 answers 200 '"launched":false' GET /cluster && grep -q "no launcher" body &&
+    on_exec 1 sh -c "$here" "$work" "$shoal" serve --port 8100 --ranks 1 >serve.log 2>&1 & local pid=$! rc
+    within 60 answers 200 '"launched":false,"unavailable":"no launcher' GET /cluster &&
         answers 501 "no launcher" POST /cluster/restart '{}'; rc=$?
     kill "$pid"; wait "$pid"; return $rc
 }

@@ -141,14 +141,16 @@ export class About {
     ]), ...(info.chat_template ? [this.template(info.id)] : []));
   }
 
-  // Fetched when it is opened: some are long.
+  // Fetched when it is opened: some are long. Kept while the card is drawn anew, so that it stays open.
   template(model) {
-    const code = h('code'), details = h('details', { id: 'template' }, h('summary', null, 'Chat template'),
+    if (this.shown?.dataset.model === model) return this.shown;
+    const code = h('code'), details = h('details', { id: 'template', 'data-model': model }, h('summary', null, 'Chat template'),
       h('div', { class: 'code' }, h('pre', { tabindex: 0, 'aria-label': 'Chat template' }, code), copyButton(() => code.textContent)));
     details.addEventListener('toggle', async () => {
       if (!details.open || code.textContent !== '') return;
       try { code.textContent = (await askJson(`/model/template?model=${encodeURIComponent(model)}`)).template; } catch (error) { code.textContent = error.message; }
     });
+    this.shown = details;
     return details;
   }
 

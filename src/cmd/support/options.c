@@ -658,8 +658,9 @@ static const sh_option rows[] = {
      .hidden = true,
      INT("FD", -1, 1 << 20),
      .fallback = "-1",
-     .help = "inherited pipe or socket of its supervisor, for changes of the cluster; -1: none; set "
-             "by its parent",
+     .help =
+         "inherited pipe or socket of its supervisor, for changes of the cluster; -1: none; set "
+         "by its parent",
      AT(control_fd),
      .commands = FOR(serve) | FOR(api)},
     {.name = "ready-fd",
