@@ -414,7 +414,8 @@ static void on_renew(void *arg)
     api->stopping = true;
     api->stop_deadline = SH_DEADLINE_NEVER;
     SH_LOGI("api: a new process takes over, %d requests active here", api->job_count);
-    /* Before the streams end: a page that asks for a new one must not do so over this connection. */
+    /* Before the streams end: a page that asks for a new one must not do so over this connection.
+     */
     server_drain(api);
     sh_subscribers_end(api);
     if (api->localai != NULL) sh_localai_model_leave(api->localai);

@@ -44,7 +44,7 @@ struct sh_api {
 
     sh_response_store *responses; /* answers that clients may refer to */
     sh_response_store *conversations;
-    sh_store_service *store; /* changes the models on disk; NULL: nobody does */
+    sh_store_service *store;  /* changes the models on disk; NULL: nobody does */
     sh_cluster_link *cluster; /* to the launcher */
     bool draining;            /* takes no new requests to the model */
     sh_history *history;

@@ -1,6 +1,6 @@
 /* A key with a name, as a JSON object: {"name", "key" or "sha256", "requests_per_minute",
- * "tokens_per_minute", "models", "expires", "admin"}. A member of another name is an error, since a misspelt
- * limit would be no limit. */
+ * "tokens_per_minute", "models", "expires", "admin"}. A member of another name is an error, since a
+ * misspelt limit would be no limit. */
 #include "http/keys.h"
 
 #include "base/alloc.h"

@@ -100,8 +100,7 @@ sh_status sh_http_keys_add_text(sh_http_keys *keys, const char *text, sh_err *er
 {
     sh_str rest = sh_str_of(text), part;
     while (sh_str_cut(&rest, ',', &part))
-        if (sh_http_keys_add_key(keys, sh_str_trim(part), &PLAIN, err) != SH_OK)
-            return err->status;
+        if (sh_http_keys_add_key(keys, sh_str_trim(part), &PLAIN, err) != SH_OK) return err->status;
     return SH_OK;
 }
 
