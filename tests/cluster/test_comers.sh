@@ -32,6 +32,7 @@ server() {
 }
 join() { start "$1" "$2" join "$(cat token)"; } # NAME HOST
 tree() { pgrep -P "${pid[$1]}"; echo "${pid[$1]}"; }
+# shellcheck disable=SC2046 # a word for each process
 signal() { kill "-$1" $(tree "$2"); }
 finish() { disown "${pid[$1]}"; signal KILL "$1"; } # NAME
 has() { grep -qE -- "$2" "$1" || { tail -n 12 "$1"; return 1; }; } # FILE PATTERN
