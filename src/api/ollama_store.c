@@ -4,6 +4,7 @@
 #include "api/ollama.h"
 #include "api/store_service.h"
 #include "base/alloc.h"
+#include "http/change.h"
 
 #include <stdlib.h>
 
@@ -90,6 +91,9 @@ static bool ask(sh_api *api, transfer *t, const char *what, const char *model, s
         return sh_api_fail(error, 403, "forbidden", NULL,
                            "this server does not let clients download or delete models; start it "
                            "with --manage-models");
+    sh_http_refusal refusal = sh_http_change_admit_key(t->req);
+    if (refusal.status != 0)
+        return sh_api_fail(error, refusal.status, "forbidden", NULL, "%s", refusal.why);
     t->asked = sh_store_service_ask(api->store, what, model, on_report, t);
     return t->asked != NULL ||
            sh_api_fail(error, 503, "unavailable", NULL,

@@ -24,11 +24,18 @@ static bool is_json(sh_str type)
     return first.len == json.len && strncasecmp(first.ptr, json.ptr, json.len) == 0;
 }
 
-sh_http_refusal sh_http_change_check(const sh_http_change *c)
+static sh_http_refusal key_check(bool keyed, bool admin)
 {
-    if (c->keyed && !c->admin)
+    if (keyed && !admin)
         return (sh_http_refusal){403, "this API key may not change the server: its entry in the "
                                       "file of keys has no \"admin\": true"};
+    return (sh_http_refusal){0, NULL};
+}
+
+sh_http_refusal sh_http_change_check(const sh_http_change *c)
+{
+    sh_http_refusal by_key = key_check(c->keyed, c->admin);
+    if (by_key.status != 0) return by_key;
     if (!c->keyed && (!sh_http_peer_is_local(c->peer) || c->forwarded))
         return (sh_http_refusal){403, "without API keys, the server can be changed from its own "
                                       "machine only; set --api-key or --api-key-file"};
@@ -40,6 +47,11 @@ sh_http_refusal sh_http_change_check(const sh_http_change *c)
     if (c->has_body && !is_json(c->content_type))
         return (sh_http_refusal){415, "the Content-Type of a change must be application/json"};
     return (sh_http_refusal){0, NULL};
+}
+
+sh_http_refusal sh_http_change_admit_key(const sh_http_request *req)
+{
+    return key_check(req->key == SH_HTTP_KEY_GOOD, req->key_admin);
 }
 
 sh_http_refusal sh_http_change_admit(const sh_http_request *req)

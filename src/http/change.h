@@ -29,6 +29,10 @@ sh_http_refusal sh_http_change_check(const sh_http_change *change);
 /* The same for a request that a handler has. */
 sh_http_refusal sh_http_change_admit(const sh_http_request *req);
 
+/* What it says about the key alone, for changes that clients of other servers ask for in their own
+ * way: with any type of body, and from other machines. */
+sh_http_refusal sh_http_change_admit_key(const sh_http_request *req);
+
 /* Whether an address, as text, is of this machine: loopback, or "" for a Unix socket. */
 bool sh_http_peer_is_local(const char *peer);
 

@@ -64,10 +64,10 @@ launches() {
     [ $rc = 0 ] || { cat launch.log; return 1; }
     whole && ! grep -rq t0ken state
 }
-api_start() { # an API without an engine; sets $api and $api_pid
+api_start() { # FLAGS...: an API without an engine; sets $api and $api_pid
     local port
     port=$(free_port); api=http://127.0.0.1:$port
-    "$shoal" api --socket "$work/none.sock" --port "$port" --manage-models 2>api.log & api_pid=$!
+    "$shoal" api --socket "$work/none.sock" --port "$port" --manage-models "$@" 2>api.log & api_pid=$!
     within 20 curl -sf -m 2 -o /dev/null "$api/health/live" || { cat api.log; return 1; }
 }
 api_stop() { kill $api_pid; wait $api_pid; }
@@ -85,6 +85,15 @@ by_clients() {
     gives 200 ollama /api/delete -X DELETE -d '{"model":"org/demo"}' -o body -w '%{http_code}' &&
         not test -e "$(snapshot)" || return 1
     gives 404 ollama /api/delete -X DELETE -d '{"model":"org/demo"}' -o body -w '%{http_code}' && api_stop
+}
+keyed_clients() {
+    local admin=sk-admin-7hWm29Kc5r8t user=sk-user-4fZq81Lx0p2s
+    printf '%s\n{"name": "user", "key": "%s"}\n' $admin $user >keys.txt
+    forget; api_start --api-key-file keys.txt || return 1
+    gives 403 ollama /api/pull -H "Authorization: Bearer $user" -d '{"model":"org/demo"}' -o body -w '%{http_code}' &&
+        grep -q '\\"admin\\": true' body && not test -e "$(snapshot)" || return 1
+    gives '{"status":"success"}' \
+        ollama /api/pull -H "Authorization: Bearer $admin" -d '{"name":"org/demo","stream":false}' && whole && api_stop
 }
 begun() { ls "$(blobs big)"/*.incomplete >/dev/null 2>&1; }
 unlocked() { for lock in "$HF_HOME/hub/.locks/models--org--big"/*; do flock -n "$lock" true || return 1; done; }
@@ -175,6 +184,7 @@ check "a worker fetches its share from the hub, with its token" shares
 check "launch pulls for a rank on this machine" launches
 check "a typo is found without a network" typos
 check "clients of the API download and delete models, if the server lets them" by_clients
+check "with keys, only those of administrators" keyed_clients
 check "a download ends when its client leaves, and its process with the API" gone_clients
 check "commands that need no weights do not pull" others_do_not_pull
 check "models lists what is here: size, format, family, quantization, whether it fits" lists
