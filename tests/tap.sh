@@ -42,7 +42,7 @@ check() {
     if said=$(trap 'tell_where "$BASH_COMMAND"' ABRT; "$@" 2>&1); then echo "ok $tests - $claim"; return; fi
     failures=$((failures + 1))
     echo "not ok $tests - $claim"
-    { printf '%s\n' "$said"; [ -s err ] && cat err; } | tail -n 15 | sed 's/^/# /'
+    { tail -n 10 <<<"$said"; [ -s err ] && tail -n 12 err; } | sed 's/^/# /'
 }
 skip() { tests=$((tests + 1)); echo "ok $tests - $1 # SKIP $2"; }
 scratch() {

@@ -183,7 +183,7 @@ absent() {
 }
 check "a model that is missing on the host of rank 0 is reported before any rank loads" try absent
 fetches() { # MB-FROM-RANK-0 MB-FROM-DISK
-    starts --model model && ask && grep -qE "^\[2 root@h3\] has no copy of the model" err &&
+    starts --model model --split 1,1,1 && ask && grep -qE "^\[2 root@h3\] has no copy of the model" err &&
         grep -qE "rank 2\] the share of the model: $1 MB came from rank 0, $2 MB from this disk" err || return 1
     [ -z "$(ls "$work/model/only-headers" 2>/dev/null)" ] && ends_on INT 10
 }
@@ -281,7 +281,7 @@ comes_back() {
     starts --slots 4 && [ "$(grep -c "push hostfile" err)" = 1 ] && [ "$(grep -c "push settings" err)" = 3 ] || return 1
     local old new; old=$(pid_of 1)
     kill -9 "$old" && says "^\[1 h2\] .*was killed by signal 9; restarting" && back 1 "$old" &&
-        prints "^1 +h2 +$new +ready +[0-9]+ s +1$" on1 "$shoal" status && ends_on INT 10
+        within $((20 * slow)) prints "^1 +h2 +$new +ready +[0-9]+ s +1$" on1 "$shoal" status && ends_on INT 10
 }
 check "files that differ on a host are copied again; a rank killed while serving is restarted, and serving continues" \
     try comes_back

@@ -25,7 +25,7 @@ jsonl() { [ "$(printf '"a"\n"b\\n"\n' | tok gpt2 --jsonl | wc -l)" = 2 ]; }
 check "--jsonl prints a line for each line" jsonl
 jsonl_back() { printf '"a\\u0007\\""\n' | tok gpt2 --jsonl | tok gpt2 --jsonl --decode | grep -qxF '"a\u0007\""'; }
 check "--jsonl works in both directions" jsonl_back
-check "without model and tokenizer it exits 1 and names the option" refuses 1 "--tokenizer FILE" "$shoal" tokenize hi
+check "without model and tokenizer it exits 2 and names the option" refuses 2 "--tokenizer FILE" "$shoal" tokenize hi
 check "a missing file: exit 1, and the error names it" refuses 1 nowhere.json tokenize nowhere.json hi
 cut_file() {
     head -c 900 "$data/gpt2.json" >cut.json
