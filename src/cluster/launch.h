@@ -8,8 +8,8 @@
  *   join load ready lost   the state it has entered
  *   ended HOW       its process has ended and is restarted
  *   refused WHY     it was asked to leave, but the group cannot do without it
- *   change ID ...   of rank 0 alone: the API asks for a change (change.h); its agent is told how
- *                   that has ended
+ *   change ID ...   from rank 0 only: the API asks for a change (change.h); the result goes back
+ *                   to the agent of rank 0
  *
  * launch.json in the state folder always holds the current state, for `shoal status` and others.
  * Which ranks there are is in hosts.json (placement.h), which is read again on SIGUSR1. SIGUSR2

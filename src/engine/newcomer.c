@@ -7,9 +7,10 @@
  * group before: it remembers shares for exactly these members, and nobody else does, so they are
  * elected (shares.h), and every rank finds most of its shard loaded.
  *
- * If the group changes meanwhile, the plan is void: another epoch. The newcomer is told so when it
- * wants to join, gets another plan and loads what is missing. One that has been a member and
- * remembers shares for these members keeps to them, as its disk has that shard.
+ * If the group changes in the meantime, its epoch does too, and the plan no longer holds. The
+ * newcomer learns that when it tries to join, gets another plan and loads what is missing. One that
+ * has been a member and remembers shares for these members keeps to them, as its disk has that
+ * shard.
  *
  * A plan is: identity of the model, epoch, number, terms, and shares as in a file. */
 #include "engine/model_group_internal.h"
@@ -26,7 +27,7 @@ enum { VISIT_MS = 60000 };
 
 /* ---- rank 0 ---- */
 
-/* Who asks. */
+/* A rank that asks for a plan. */
 typedef struct {
     int number; /* SH_RANK_ANY: none yet */
     uint8_t node[SH_NODE_ID_LEN];

@@ -3,11 +3,21 @@
 const { spawn, spawnSync } = require('node:child_process');
 const fs = require('node:fs');
 const path = require('node:path');
-const { chromium } = require('playwright-core');
-const { check, count, freePort, must, picture, text, until } = require('./lib.cjs');
+const { check, finish, freePort, launch, must, sleep, tally, until } = require('./harness.cjs');
 
 const work = process.env.WORK, key = 'open-sesame-4fZq81', hub = process.env.HF_ENDPOINT;
 const wide = { width: 1440, height: 900 }, phone = { width: 390, height: 844 };
+const text = (page, selector) => page.locator(selector).first().textContent();
+
+// A picture of the page as it is, if SHOAL_SCREENSHOTS names a folder.
+async function picture(page, name, size, scheme, full) {
+  const folder = process.env.SHOAL_SCREENSHOTS;
+  if (!folder) return;
+  await page.emulateMedia({ colorScheme: scheme, reducedMotion: 'reduce' });
+  await page.setViewportSize(size);
+  await sleep(700);
+  await page.screenshot({ path: path.join(folder, name), fullPage: full });
+}
 
 class Server {
   constructor(name) { this.name = name; }
@@ -166,7 +176,7 @@ async function main() {
   try {
     await launched.start('launch', '--ranks', '3', '--state-dir', path.join(work, 'state'), '--manage-models', '--grace', '2',
       '--rejoin-after', '1', '--api-key', key);
-    browser = await chromium.launch({ executablePath: process.env.CHROMIUM, args: ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu'] });
+    browser = await launch();
     const context = await browser.newContext({ viewport: wide, reducedMotion: 'reduce', colorScheme: 'dark' });
     const page = await context.newPage();
     page.setDefaultTimeout(20000);
@@ -183,10 +193,9 @@ async function main() {
     await browser?.close().catch(() => {});
     await Promise.all([launched.stop(), models.stop()]);
   }
-  if (count.failures > 0)
+  if (tally.failures > 0)
     for (const name of ['launched', 'models']) console.log(spawnSync('tail', ['-n', '15', path.join(work, `${name}.log`)]).stdout.toString().replace(/^/gm, '# '));
-  console.log(`1..${count.tests}`);
-  process.exit(count.failures === 0 ? 0 : 1);
+  finish();
 }
 
 main();
