@@ -35,4 +35,18 @@ history() {
         gives 600 stat -c %a state/chat_history
 }
 check "the next chat has the history, which is private" history
+mkdir full
+full_disk() {
+    mkdir -m 700 full/state && cp state/chat_history full/state/ && ! head -c 60000 /dev/zero >full/rest
+    cp full/state/chat_history before
+    printf '%s\n' 'more\r' '/exit\r' | timeout 120 "$root/tests/cmd/typed.py" '\x1b[?2004h> ' \
+        "$shoal" chat --model "$root/models/demo" --max-tokens 2 --state-dir "$work/full/state" >out &&
+        grep -q "the history cannot be kept: No space left on device" out && cmp before full/state/chat_history
+}
+if said=$(mount -t tmpfs -o size=32k none full 2>&1); then
+    check "a full disk is reported, and costs no history" full_disk
+    umount full
+else
+    skip "a full disk and the history" "$said"
+fi
 done_testing

@@ -123,14 +123,28 @@ sh_line_editor *sh_line_editor_create(const char *history_path)
     return line;
 }
 
-/* The file is made first, so that nobody else may read it from the start. */
-static void history_save(const sh_line_editor *line)
+static bool history_write(History *past, const char *path)
 {
     HistEvent event;
-    int fd = open(line->history_path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-    if (fd >= 0) close(fd);
-    if (fd < 0 || history(line->history, &event, H_SAVE, line->history_path) < 0)
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
+    if (file == NULL) {
+        if (fd >= 0) close(fd);
+        return false;
+    }
+    bool fine = history(past, &event, H_SAVE_FP, file) >= 0 && fflush(file) == 0;
+    return fclose(file) == 0 && fine;
+}
+
+/* Beside the old one first: a full disk must not cost the history that is there. */
+static void history_save(const sh_line_editor *line)
+{
+    char *draft = sh_asprintf("%s.new", line->history_path);
+    if (!history_write(line->history, draft) || rename(draft, line->history_path) != 0) {
         SH_LOGW("%s: the history cannot be kept: %s", line->history_path, strerror(errno));
+        unlink(draft);
+    }
+    free(draft);
 }
 
 void sh_line_editor_free(sh_line_editor *line)
