@@ -1,10 +1,12 @@
-/* Tokens per second of one stream, with and without a draft model, for models that agree in a known
- * share of their tokens (tests/table_model.h): a draft model that is right that often, one that is
- * always wrong, and none.
+/* Tokens per second with and without a draft model, for models that agree in a known share of their
+ * tokens (tests/table_model.h): a draft model that is right that often, one that is always wrong,
+ * and none.
  *
  *   bench_drafts DIR [SHAPE DRAFT-SHAPE [BITS [TOKENS]]]
  *
- * DIR keeps the models for the next run. */
+ * DIR keeps the models for the next run. All run at the same time, and take turns, since the speed
+ * of most machines varies over minutes. "None" runs twice: how far it differs from itself is how
+ * far the other figures can be trusted. */
 #include "base/log.h"
 #include "engine/engine.h"
 #include "model/shapes.h"
@@ -14,37 +16,40 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-enum { CHUNK = 512, PROMPT = 32, ROUNDS = 3, CONTEXT = 4096 };
+enum { CHUNK = 512, PROMPT = 32, ROUNDS = 4, CONTEXT = 4096, VARIANTS = 5 };
 
-static struct {
-    atomic_int done, failed;
+/* A model with its draft model, or without. */
+typedef struct {
+    const char *name, *draft;
+    double temperature;
+    sh_engine *engine;
+    atomic_int done; /* answers */
+    atomic_bool told;
     double decode_s;
     int tokens;
     int64_t sum; /* of token ids: the answers must be the same */
     sh_buf stats;
-    atomic_int told;
-} got;
+} variant;
 
 /* Runs on the engine's thread. */
 static void sink(void *ctx, uint64_t owner, const sh_event *e)
 {
-    (void)ctx;
+    variant *v = ctx;
     (void)owner;
-    if (e->kind == SH_EVENT_TOKEN) got.sum += e->token;
+    if (e->kind == SH_EVENT_TOKEN) v->sum += e->token;
     if (e->kind == SH_EVENT_STATS) {
-        sh_buf_clear(&got.stats);
-        sh_buf_add_str(&got.stats, e->stats);
-        sh_buf_add_char(&got.stats, '\0');
-        atomic_fetch_add(&got.told, 1);
+        sh_buf_add_str(&v->stats, e->stats);
+        sh_buf_add_char(&v->stats, '\0');
+        atomic_store(&v->told, true);
     }
     if (e->kind == SH_EVENT_ERROR) {
         fprintf(stderr, "bench_drafts: %s\n", e->error.text);
-        atomic_fetch_add(&got.failed, 1);
+        exit(1);
     }
     if (e->kind != SH_EVENT_DONE) return;
-    got.decode_s += e->decode_s;
-    got.tokens += e->drawn_tokens - 1;
-    atomic_fetch_add(&got.done, 1);
+    v->decode_s += e->decode_s;
+    v->tokens += e->drawn_tokens - 1;
+    atomic_fetch_add(&v->done, 1);
 }
 
 static void fail(const sh_err *err)
@@ -53,43 +58,33 @@ static void fail(const sh_err *err)
     exit(1);
 }
 
-static void ask(sh_engine *engine, int round, int tokens, double temperature)
+static void ask(const variant *v, int number, int tokens)
 {
     sh_err err;
     sh_buf bytes = {0};
     sh_submit_message request;
     sh_engine_msg_frame frame;
     int32_t prompt[PROMPT];
-    for (int i = 0; i < PROMPT; i++) prompt[i] = 1000 * round + 7 * i;
-    sh_sequence_spec q = {.id = (uint64_t)round,
+    for (int i = 0; i < PROMPT; i++) prompt[i] = 1000 * number + 7 * i;
+    sh_sequence_spec q = {.id = (uint64_t)number,
                           .prompt = prompt,
                           .prompt_count = PROMPT,
                           .max_tokens = tokens,
                           .logprobs = -1,
                           .sampling = sh_sampling_default()};
-    q.sampling.temperature = temperature;
-    q.sampling.seed = (uint64_t)round;
+    q.sampling.temperature = v->temperature;
+    q.sampling.seed = (uint64_t)number;
     sh_engine_msg_put_submit(&bytes, &q);
     if (sh_engine_msg_next(&bytes, &frame, &err) != SH_OK ||
         sh_engine_msg_get_submit(frame.payload, &request, &err) != SH_OK)
         fail(&err);
-    if (sh_engine_submit(engine, 1, &request) != SH_OK) exit(1);
+    if (sh_engine_submit(v->engine, 1, &request) != SH_OK) exit(1);
     sh_buf_reset(&bytes);
 }
 
-static long count_of(const char *name)
-{
-    const char *at = strstr(got.stats.ptr, name);
-    return at == NULL ? -1 : strtol(at + strlen(name), NULL, 10);
-}
-
-/* Opens an engine and runs ROUNDS streams, `at_once` of them together. Returns tokens per second.
- */
-static double measure(const char *what, const char *model, const char *draft, int tokens,
-                      int at_once, double temperature, int64_t *sum)
+static void start(variant *v, const char *model)
 {
     sh_err err;
-    sh_engine *engine = NULL;
     sh_engine_opts opts = {.model_group = {.model_dir = model,
                                            .context = CONTEXT,
                                            .slots = 8,
@@ -98,29 +93,67 @@ static double measure(const char *what, const char *model, const char *draft, in
                            .queue_max = 100,
                            .stall_s = 0.25,
                            .drafts = 4,
-                           .draft_model = draft};
-    got.decode_s = got.tokens = 0;
-    got.sum = 0;
-    atomic_store(&got.done, 0);
-    if (sh_engine_open(&opts, &engine, &err) != SH_OK ||
-        sh_engine_start(engine, sink, NULL, &err) != SH_OK)
+                           .draft_model = v->draft};
+    if (sh_engine_open(&opts, &v->engine, &err) != SH_OK ||
+        sh_engine_start(v->engine, sink, v, &err) != SH_OK)
         fail(&err);
-    for (int round = 0; round < ROUNDS; round++) {
-        for (int i = 0; i < at_once; i++) ask(engine, round * at_once + i, tokens, temperature);
-        while (atomic_load(&got.done) < (round + 1) * at_once && atomic_load(&got.failed) == 0)
-            sh_sleep_ms(5);
+}
+
+/* Has `at_once` answers made at the same time. Returns tokens per second. */
+static double one_round(variant *v, int round, int at_once, int tokens)
+{
+    double before_s = v->decode_s;
+    int before = v->tokens;
+    for (int i = 0; i < at_once; i++) ask(v, round * at_once + i, tokens);
+    while (atomic_load(&v->done) < (round + 1) * at_once) sh_sleep_ms(5);
+    return (v->tokens - before) / (v->decode_s - before_s) * at_once;
+}
+
+static long count_of(const variant *v, const char *name)
+{
+    const char *at = strstr(v->stats.ptr, name);
+    return at == NULL ? -1 : strtol(at + strlen(name), NULL, 10);
+}
+
+static void stop(variant *v)
+{
+    sh_engine_ask_stats(v->engine, 1);
+    while (!atomic_load(&v->told)) sh_sleep_ms(5);
+    sh_engine_stop(v->engine, 0);
+    sh_engine_close(v->engine);
+}
+
+/* False if the answers differ. */
+static bool compare(const char *model, const char *agrees, const char *wrong, int at_once,
+                    int tokens)
+{
+    variant variants[VARIANTS] = {{.name = "no draft model"},
+                                  {.name = "no draft model, again"},
+                                  {.name = "70 % right", .draft = agrees},
+                                  {.name = "70 % right, sampled", .draft = agrees, 1},
+                                  {.name = "always wrong", .draft = wrong}};
+    double rates[VARIANTS][ROUNDS];
+    bool same = true;
+    for (int i = 0; i < VARIANTS; i++) start(&variants[i], model);
+    for (int round = 0; round < ROUNDS; round++)
+        for (int turn = 0; turn < VARIANTS; turn++) {
+            int i = (turn + round) % VARIANTS;
+            rates[i][round] = one_round(&variants[i], round, at_once, tokens);
+        }
+    for (int i = 0; i < VARIANTS; i++) {
+        variant *v = &variants[i];
+        stop(v);
+        double rate = v->tokens / v->decode_s * at_once,
+               none = variants[0].tokens / variants[0].decode_s * at_once;
+        printf("  %-22s %7.2f tok/s %5.3fx  (answer by answer:", v->name, rate, rate / none);
+        for (int r = 0; r < ROUNDS; r++) printf(" %5.3f", rates[i][r] / rates[0][r]);
+        printf(")  %5ld drafts, %5ld right\n", count_of(v, "\"drafts_model_tried\":"),
+               count_of(v, "\"drafts_model_kept\":"));
+        same = same && v->sum == variants[0].sum;
+        sh_buf_reset(&v->stats);
     }
-    int told = atomic_load(&got.told);
-    sh_engine_ask_stats(engine, 1);
-    while (atomic_load(&got.told) == told) sh_sleep_ms(5);
-    sh_engine_stop(engine, 0);
-    sh_engine_close(engine);
-    double rate = got.tokens / got.decode_s * at_once;
-    long tried = count_of("\"drafts_model_tried\":"), kept = count_of("\"drafts_model_kept\":");
-    printf("%-26s %7.2f tok/s  %5ld drafts, %5ld right\n", what, rate, tried, kept);
     fflush(stdout);
-    *sum = got.sum;
-    return rate;
+    return same;
 }
 
 static void make(const char *dir, const char *shape, int bits, int agree)
@@ -155,22 +188,12 @@ int main(int argc, char **argv)
     make(wrong, small, bits, 0);
     bool same = true;
     for (int at_once = 1; at_once <= 4; at_once *= 4) {
-        int64_t sum, other;
         printf("%s drafts for %s, %d bits, %d at once\n", small, shape, bits, at_once);
-        double none = measure("no draft model", model, NULL, tokens, at_once, 0, &sum);
-        double good = measure("70 % right", model, agrees, tokens, at_once, 0, &other);
-        same = same && sum == other;
-        double sampled = measure("70 % right, sampled", model, agrees, tokens, at_once, 1, &other);
-        same = same && sum == other;
-        double bad = measure("always wrong", model, wrong, tokens, at_once, 0, &other);
-        same = same && sum == other;
-        printf("70 %% right: %.2fx, sampled %.2fx; always wrong: %.3fx\n", good / none,
-               sampled / none, bad / none);
+        same = compare(model, agrees, wrong, at_once, tokens) && same;
     }
     if (!same) fprintf(stderr, "bench_drafts: answers differ\n");
     free(model);
     free(agrees);
     free(wrong);
-    sh_buf_reset(&got.stats);
     return !same;
 }

@@ -29,14 +29,27 @@ void sh_step_times_add(sh_step_times *t, int tokens, double seconds)
         if (n != tokens) t->s[n] *= 1 + FOLLOW * change;
 }
 
+bool sh_step_times_known(const sh_step_times *t, int tokens)
+{
+    return tokens > SH_STEP_TIMES_MAX || t->count[tokens] == SURE;
+}
+
 double sh_step_times_of(const sh_step_times *t, int tokens)
 {
     double own = tokens <= SH_STEP_TIMES_MAX ? t->s[tokens] : 0;
-    if (own > 0 && t->count[tokens] == SURE) return own;
+    if (own > 0 && sh_step_times_known(t, tokens)) return own;
     int below = tokens <= SH_STEP_TIMES_MAX ? tokens - 1 : SH_STEP_TIMES_MAX;
     while (below > 0 && t->s[below] == 0) below--;
     double guess = t->s[below] * (1 + MORE_PER_TOKEN * (tokens - below));
     return own > 0 && (guess == 0 || own < guess) ? own : guess;
+}
+
+double sh_step_times_added(const sh_step_times *t, int tokens, int more)
+{
+    double own = tokens <= SH_STEP_TIMES_MAX ? t->s[tokens] : 0;
+    if (own == 0) own = sh_step_times_of(t, tokens);
+    double added = own - sh_step_times_of(t, tokens - more);
+    return added > 0 ? added : 0;
 }
 
 void sh_draft_rate_add(sh_draft_rate *r, int right, bool wrong, double memory)
@@ -61,16 +74,38 @@ static double more_s(const sh_step_outlook *step, int more)
     return added > least ? added : least;
 }
 
-sh_draft_choice sh_draft_weigh(const sh_step_outlook *step, const sh_draft_offer *offer, int drafts)
+/* Adds the drafts of one sequence to what is weighed: the tokens that they give, and the time that
+ * wrong ones cost. Returns how many there are. */
+static int offer_add(const sh_step_outlook *step, const sh_draft_offer *offer, int drafts,
+                     sh_draft_choice *sum)
 {
     double all_right = 1;
-    sh_draft_choice c = {.drafts = drafts};
-    for (int i = 0; i < drafts; i++) c.answers += offer->sequences * (all_right *= offer->rate);
-    c.seconds = more_s(step, offer->sequences * drafts) + drafts * offer->draft_s +
-                (1 - all_right) * more_s(step, offer->sequences * offer->redo);
-    double seconds = step->seconds + c.seconds;
-    c.tokens_per_second = seconds > 0 ? (step->answers + c.answers) / seconds : INFINITY;
+    if (drafts > offer->most) drafts = offer->most;
+    for (int i = 0; i < drafts; i++) sum->answers += all_right *= offer->rate;
+    sum->seconds += (1 - all_right) * more_s(step, offer->redo);
+    return drafts;
+}
+
+static double tokens_per_second(const sh_step_outlook *step, double answers, double seconds)
+{
+    seconds += step->seconds;
+    return seconds > 0 ? (step->answers + answers) / seconds : INFINITY;
+}
+
+sh_draft_choice sh_draft_weigh(const sh_step_outlook *step, const sh_draft_offer *offer, int drafts)
+{
+    sh_draft_choice c = {0};
+    c.drafts = offer_add(step, offer, drafts, &c);
+    c.seconds += more_s(step, c.drafts) + c.drafts * offer->draft_s;
+    c.tokens_per_second = tokens_per_second(step, c.answers, c.seconds);
     return c;
+}
+
+/* Whether drafts are noticeably faster than none, and the best so far. */
+static bool better(double rate, double best, double none)
+{
+    bool unknown = isinf(rate) != 0; /* nothing was measured: try */
+    return unknown || (rate > best && rate >= WORTHWHILE * none);
 }
 
 sh_draft_choice sh_draft_choose(const sh_step_outlook *step, const sh_draft_offer *offer)
@@ -78,10 +113,33 @@ sh_draft_choice sh_draft_choose(const sh_step_outlook *step, const sh_draft_offe
     sh_draft_choice none = sh_draft_weigh(step, offer, 0), best = none;
     for (int drafts = 1; drafts <= offer->most; drafts++) {
         sh_draft_choice c = sh_draft_weigh(step, offer, drafts);
-        bool faster = c.tokens_per_second > best.tokens_per_second;
-        bool unknown = isinf(c.tokens_per_second) != 0; /* nothing was measured: try */
-        if (unknown || (faster && c.tokens_per_second >= WORTHWHILE * none.tokens_per_second))
-            best = c;
+        if (better(c.tokens_per_second, best.tokens_per_second, none.tokens_per_second)) best = c;
+    }
+    return best;
+}
+
+static int most_of(const sh_draft_offer *offers, int count)
+{
+    int most = 0;
+    for (int i = 0; i < count; i++)
+        if (offers[i].most > most) most = offers[i].most;
+    return most;
+}
+
+int sh_draft_choose_shared(const sh_step_outlook *step, const sh_draft_offer *offers, int count)
+{
+    int best = 0;
+    double none = tokens_per_second(step, 0, 0), best_rate = none;
+    for (int drafts = 1; drafts <= most_of(offers, count); drafts++) {
+        sh_draft_choice sum = {0};
+        for (int i = 0; i < count; i++) {
+            sum.drafts += offer_add(step, &offers[i], drafts, &sum);
+            double seconds = sum.seconds + more_s(step, sum.drafts) + drafts * offers[i].draft_s;
+            double rate = tokens_per_second(step, sum.answers, seconds);
+            if (!better(rate, best_rate, none)) continue;
+            best = drafts;
+            best_rate = rate;
+        }
     }
     return best;
 }

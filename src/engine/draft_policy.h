@@ -25,6 +25,12 @@ void sh_step_times_add(sh_step_times *times, int tokens, double seconds);
  * side so that it will be measured; 0 if there are none. */
 double sh_step_times_of(const sh_step_times *times, int tokens);
 
+/* Whether such a step was measured often enough to be believed. */
+bool sh_step_times_known(const sh_step_times *times, int tokens);
+
+/* Seconds that the last `more` tokens have added to a step of so many, as it was measured. */
+double sh_step_times_added(const sh_step_times *times, int tokens, int more);
+
 /* How often a draft is right if those before it were. */
 typedef struct {
     double tried, right; /* older ones count less */
@@ -45,13 +51,12 @@ typedef struct {
     double seconds; /* that it is expected to take, drafting included */
 } sh_step_outlook;
 
-/* Drafts for some sequences of the step, the same number for each. */
+/* Drafts for a sequence of the step. */
 typedef struct {
-    int sequences;
-    int most;       /* that could be made, for each */
+    int most;       /* that could be made */
     double rate;    /* at which they are right */
-    double draft_s; /* to make one for each */
-    int redo;       /* tokens that a sequence must run again if one is wrong */
+    double draft_s; /* to make one */
+    int redo;       /* tokens that the sequence must run again if one is wrong */
 } sh_draft_offer;
 
 typedef struct {
@@ -63,6 +68,11 @@ typedef struct {
 
 /* The number of drafts with the most tokens per second, none unless that is noticeably faster. */
 sh_draft_choice sh_draft_choose(const sh_step_outlook *step, const sh_draft_offer *offer);
+
+/* The same for sequences whose drafts are made together, the same number for each: the likeliest
+ * offer is first, and its `draft_s` is for one draft of it, that of the next for one of both, and
+ * so on. Some of the last ones may be left out. */
+int sh_draft_choose_shared(const sh_step_outlook *step, const sh_draft_offer *offers, int count);
 
 /* What `drafts` of them would bring. */
 sh_draft_choice sh_draft_weigh(const sh_step_outlook *step, const sh_draft_offer *offer,

@@ -101,43 +101,6 @@ void sh_drafter_close(sh_drafter *d)
     free(d);
 }
 
-/* The root need not tell models apart: this book is about one, and starts empty. */
-static sh_status blocks_open(sh_drafter *d, int count, sh_err *err)
-{
-    sh_key128 secret;
-    sh_status status = sh_random_bytes(&secret, sizeof(secret), err);
-    if (status == SH_OK) status = sh_model_reserve_kv(d->model, count, err);
-    if (status == SH_OK) d->blocks = sh_blocks_create(count, secret, (sh_key128){0, 0});
-    return status;
-}
-
-sh_status sh_drafter_reserve(sh_drafter *d, const sh_step_limits *of_model, int context,
-                             sh_err *err)
-{
-    sh_step_limits limits = *of_model;
-    SH_ASSERT(d->blocks == NULL && limits.slots == d->opts.slots);
-    d->context = context < d->config.context ? context : d->config.context;
-    limits.tokens = d->tokens_max;
-    limits.draws = limits.slots;
-    limits.masks = limits.slots > MASKS_KEPT ? limits.slots : MASKS_KEPT;
-    limits.outputs = d->opts.head;
-    sh_status status = blocks_open(d, limits.blocks, err);
-    if (status != SH_OK) return status;
-    d->rank = sh_rank_create(d->model, NULL, &limits, 1);
-    d->plan = sh_step_plan_create(&limits);
-    d->masks = sh_mask_table_create(limits.masks);
-    sh_marks_init(&d->marks, limits.vocab);
-    d->shadows = sh_alloc_array((size_t)limits.slots, sizeof(*d->shadows));
-    d->drawing = sh_alloc_array((size_t)limits.slots, sizeof(sh_draft_order *));
-    d->row = sh_alloc_array((size_t)limits.vocab, sizeof(*d->row));
-    d->sorted = sh_alloc_array(2 * (size_t)limits.vocab, sizeof(*d->sorted));
-    if (!d->opts.head) return SH_OK;
-    size_t each = (size_t)d->config.hidden * sizeof(float);
-    d->held = sh_alloc_array((size_t)limits.slots * (SH_DRAFTER_NEAR + 1), each);
-    d->inputs = sh_alloc_array((size_t)limits.tokens, each);
-    return SH_OK;
-}
-
 sh_draft_source sh_drafter_source(const sh_drafter *d)
 {
     return d->opts.head ? SH_DRAFT_HEAD : SH_DRAFT_MODEL;
@@ -161,6 +124,11 @@ double sh_drafter_step_s(const sh_drafter *d, int sequences)
 double sh_drafter_token_s(const sh_drafter *d)
 {
     return d->token_s;
+}
+
+double sh_drafter_busy_s(const sh_drafter *d)
+{
+    return d->busy_s;
 }
 
 /* ---- following the sequences ---- */
@@ -321,7 +289,9 @@ sh_status sh_drafter_round(sh_drafter *d, sh_err *err)
         d->shadows[d->plan->seqs[i].slot].seq->computed += d->plan->seqs[i].token_count;
     if (d->opts.head) sh_drafter_head_ran(d);
     for (int i = 0; i < d->plan->draw_count; i++) take_pick(d, d->drawing[i], pick(d, i));
-    measure(d, (double)(sh_clock_ns() - start) * 1e-9);
+    double took = (double)(sh_clock_ns() - start) * 1e-9;
+    d->busy_s += took;
+    measure(d, took);
     return SH_OK;
 }
 
@@ -339,4 +309,76 @@ sh_status sh_drafter_run(sh_drafter *d, sh_draft_order *orders, int count, doubl
         sh_status status = sh_drafter_round(d, err);
         if (status != SH_OK) return status;
     }
+}
+
+/* ---- starting ---- */
+
+/* The root need not tell models apart: this book is about one, and starts empty. */
+static sh_status blocks_open(sh_drafter *d, int count, sh_err *err)
+{
+    sh_key128 secret;
+    sh_status status = sh_random_bytes(&secret, sizeof(secret), err);
+    if (status == SH_OK) status = sh_model_reserve_kv(d->model, count, err);
+    if (status == SH_OK) d->blocks = sh_blocks_create(count, secret, (sh_key128){0, 0});
+    return status;
+}
+
+/* Has it compute a text that is one token over and over, and draft what follows. */
+static sh_status try_out(sh_drafter *d, int32_t token, sh_err *err)
+{
+    enum { LENGTH = SH_DRAFTER_NEAR + 1 }; /* so that it catches up first */
+    int32_t text[LENGTH + SH_DRAFTS_MAX];
+    for (int i = 0; i < LENGTH + SH_DRAFTS_MAX; i++) text[i] = token;
+    sh_sequence_spec spec = {.prompt = text,
+                             .prompt_count = LENGTH + SH_DRAFTS_MAX,
+                             .max_tokens = 1,
+                             .logprobs = -1,
+                             .sampling = sh_sampling_default()};
+    if (LENGTH + SH_DRAFTS_MAX >= d->context) return SH_OK;
+    sh_sequence *seq = sh_sequence_create(&spec, d->context);
+    seq->count = LENGTH; /* the rest is space for drafts */
+    seq->slot = 0;
+    sh_status status = SH_OK;
+    for (int i = 0; i < 2 && status == SH_OK && sh_drafter_lag(d, seq) > 0; i++)
+        status = sh_drafter_run(d, &(sh_draft_order){.seq = seq, .drafts = 1}, 1, 0, err);
+    sh_drafter_leave(d, 0);
+    sh_sequence_free(seq);
+    return status;
+}
+
+/* Weights that are read for the first time take several times as long as ever after. The first
+ * request shall not pay for that, nor shall it be taken for the usual speed. */
+static sh_status warm_up(sh_drafter *d, sh_err *err)
+{
+    sh_status status = try_out(d, 0, err);
+    d->times = (sh_step_times){0};
+    d->token_s = 0;
+    return status == SH_OK ? try_out(d, 1, err) : status;
+}
+
+sh_status sh_drafter_reserve(sh_drafter *d, const sh_step_limits *of_model, int context,
+                             sh_err *err)
+{
+    sh_step_limits limits = *of_model;
+    SH_ASSERT(d->blocks == NULL && limits.slots == d->opts.slots);
+    d->context = context < d->config.context ? context : d->config.context;
+    limits.tokens = d->tokens_max;
+    limits.draws = limits.slots;
+    limits.masks = limits.slots > MASKS_KEPT ? limits.slots : MASKS_KEPT;
+    limits.outputs = d->opts.head;
+    sh_status status = blocks_open(d, limits.blocks, err);
+    if (status != SH_OK) return status;
+    d->rank = sh_rank_create(d->model, NULL, &limits, 1);
+    d->plan = sh_step_plan_create(&limits);
+    d->masks = sh_mask_table_create(limits.masks);
+    sh_marks_init(&d->marks, limits.vocab);
+    d->shadows = sh_alloc_array((size_t)limits.slots, sizeof(*d->shadows));
+    d->drawing = sh_alloc_array((size_t)limits.slots, sizeof(sh_draft_order *));
+    d->row = sh_alloc_array((size_t)limits.vocab, sizeof(*d->row));
+    d->sorted = sh_alloc_array(2 * (size_t)limits.vocab, sizeof(*d->sorted));
+    if (!d->opts.head) return warm_up(d, err);
+    size_t each = (size_t)d->config.hidden * sizeof(float);
+    d->held = sh_alloc_array((size_t)limits.slots * (SH_DRAFTER_NEAR + 1), each);
+    d->inputs = sh_alloc_array((size_t)limits.tokens, each);
+    return SH_OK;
 }

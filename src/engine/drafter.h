@@ -57,6 +57,9 @@ int sh_drafter_lag(sh_drafter *d, const sh_sequence *seq);
 double sh_drafter_step_s(const sh_drafter *d, int sequences);
 double sh_drafter_token_s(const sh_drafter *d);
 
+/* Seconds that it has run so far. */
+double sh_drafter_busy_s(const sh_drafter *d);
+
 typedef struct {
     sh_sequence *seq; /* with no drafts yet */
     int drafts;       /* wanted, at least one */

@@ -47,6 +47,7 @@ struct sh_drafter {
 
     sh_step_times times;
     double token_s;
+    double busy_s;
 };
 
 /* Runs the plan; for a head, with `inputs`. */

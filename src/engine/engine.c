@@ -187,6 +187,7 @@ static void sched_open(sh_engine *e)
                           .stall_s = e->opts.stall_s,
                           .stages_in_flight = sh_model_group_stages(e->model_group),
                           .drafts = e->opts.drafts,
+                          .drafts_always = e->opts.drafts_always,
                           .drafter = e->drafter,
                           .fixed_state = sh_config_has_fixed_state(config),
                           .pool = sh_pooling_kind(e->pooling),

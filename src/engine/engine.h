@@ -42,6 +42,7 @@ typedef struct {
     int64_t timeout_ms;
     double stall_s;
     int drafts;              /* tokens to draft ahead, at most; 0: none */
+    bool drafts_always;      /* see sh_sched_opts */
     const char *draft_model; /* folder of a draft model, or SH_DRAFT_MODEL_MTP; NULL: none */
     sh_pool_kind pool;       /* replaces what the model's files say; SH_POOL_NONE: they decide */
     sh_vocabulary_source vocabulary; /* of requests with a grammar */

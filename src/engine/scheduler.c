@@ -28,6 +28,8 @@ sh_sched *sh_sched_create(const sh_sched_opts *opts, sh_blocks *blocks, sh_emit_
     s->leaves = sh_alloc_array((size_t)opts->limits.slots, sizeof(*s->leaves));
     s->chosen = sh_alloc_array((size_t)opts->limits.slots, sizeof(sh_sequence *));
     s->drafting.orders = sh_alloc_array((size_t)opts->limits.slots, sizeof(sh_draft_order));
+    s->drafting.offers = sh_alloc_array((size_t)opts->limits.slots, sizeof(sh_draft_offer));
+    if (opts->drafter != NULL) s->drafting.drafter_s = sh_drafter_busy_s(opts->drafter);
     sh_marks_init(&s->marks, opts->limits.vocab);
     s->masks = sh_mask_table_create(opts->limits.masks);
     s->maker = sh_mask_maker_create(opts->limits.draws);
@@ -81,6 +83,7 @@ void sh_sched_free(sh_sched *s)
     free(s->leaves);
     free(s->chosen);
     free(s->drafting.orders);
+    free(s->drafting.offers);
     sh_marks_reset(&s->marks);
     sh_mask_table_free(s->masks);
     sh_mask_maker_free(s->maker);
@@ -223,6 +226,7 @@ static void slot_give_up(sh_sched *s, sh_sequence *seq)
     s->leaves[s->leave_count++] = seq->slot;
     s->slots[seq->slot] = NULL;
     if (s->opts.drafter != NULL) sh_drafter_leave(s->opts.drafter, seq->slot);
+    seq->followed = false;
     sh_sequence_stop(seq, s->blocks);
 }
 
@@ -480,7 +484,7 @@ static standing picks_take(sh_sched *s, sh_sequence *seq, const sh_pick *picks, 
     int computed = known + kept < seq->count ? known + kept : seq->count - 1;
     int lost = kept < drafts ? tokens_lost(s, computed) : 0;
     int more = forced_take(s, seq, &now, finish, err);
-    sh_sched_draft_result(s, seq, kept);
+    sh_sched_draft_result(s, seq, kept, lost);
     s->stats.redone_tokens += (uint64_t)lost;
     /* If the next step cannot take them all, they run like a prompt, in chunks. */
     seq->catch_up = lost + more < s->opts.limits.tokens ? lost + more : 0;
@@ -544,7 +548,6 @@ static void commit_one(sh_sched *s, const sh_step_seq *q, const sh_pick *picks, 
 void sh_sched_commit(sh_sched *s, const sh_step_plan *step, const sh_pick *picks, double step_s)
 {
     sh_sched_join_masks(s);
-    sh_sched_draft_measure(s, step->token_count, step_s);
     /* Only steps with a sizeable prompt chunk show what a prompt token costs. */
     if (step->token_count >= 2 * SH_SCHED_CHUNK_MIN) {
         double cost = step_s / step->token_count;
@@ -561,6 +564,7 @@ void sh_sched_commit(sh_sched *s, const sh_step_plan *step, const sh_pick *picks
         token += q->token_count;
         if (q->pool_ends) s->vectors += s->vector_width;
     }
+    sh_sched_draft_measure(s, step->token_count, step_s);
     s->vectors = NULL;
     s->outputs = NULL;
 }

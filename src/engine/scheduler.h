@@ -26,13 +26,14 @@ typedef struct {
     double stall_s;              /* target for the length of a step while streams are running */
     int stages_in_flight;        /* plans in flight at once; each gets its share of the sequences */
     int drafts;                  /* tokens to draft ahead, at most; 0: none */
-    sh_drafter *drafter;         /* a draft model; NULL: none; borrowed */
-    bool fixed_state;  /* the model has layers with a fixed-size state: wrong drafts are undone
-                          by computing again from the last block border */
-    sh_pool_kind pool; /* how pooled requests are pooled; SH_POOL_NONE: they are refused */
-    bool whole;        /* tokens see what follows them: a sequence runs in one step or waits */
-    bool headless;     /* the model has no logits: only pooled requests are possible */
-    int rope_original; /* longer sequences use the long RoPE factors; 0: the model has one set */
+    bool drafts_always;  /* whether that pays or not: for tests, which must not depend on time */
+    sh_drafter *drafter; /* a draft model; NULL: none; borrowed */
+    bool fixed_state;    /* the model has layers with a fixed-size state: wrong drafts are undone
+                            by computing again from the last block border */
+    sh_pool_kind pool;   /* how pooled requests are pooled; SH_POOL_NONE: they are refused */
+    bool whole;          /* tokens see what follows them: a sequence runs in one step or waits */
+    bool headless;       /* the model has no logits: only pooled requests are possible */
+    int rope_original;   /* longer sequences use the long RoPE factors; 0: the model has one set */
 } sh_sched_opts;
 
 /* Events of one request come in order; the last is DONE or ERROR. */

@@ -8,22 +8,35 @@
  * that source were right in this sequence and, while there were few, in all. So text that repeats
  * itself is copied while that works, and the model is asked otherwise.
  *
- * Two exceptions keep the rule honest. A source that is not worthwhile is still tried now and then,
- * or it could never recover; such probes may take PROBES_SHARE of the time. And the draft model
+ * Three exceptions keep the rule honest. A source that is not worthwhile is still tried now and
+ * then, or it could never recover; such probes may take PROBES_SHARE of the time. The draft model
  * must have computed the whole sequence before it can draft, which only a long enough answer pays
  * back. How long an answer will be is not known: it is expected to go on for as long as it has been
- * going on. */
+ * going on. And what is expected may be wrong, above all at first. So each source has a credit of
+ * time that it may lose: it grows by LOSS_SHARE of all time and by what its drafts save, and what
+ * they take is taken from it. Once it is spent, there are no drafts until it has grown again. */
 #include "engine/scheduler_internal.h"
 
 #include "base/log.h"
 
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
 static const double PROBES_SHARE = 0.01;
+static const double LOSS_SHARE = 0.015;
+static const double FIRST_CREDIT = 8;     /* steps, without which nothing could be tried ... */
+static const double FIRST_SHARE = 0.02;   /* ... but no more than this of those that are left */
+static const double CREDIT_MAX_S = 60;    /* what was saved long ago counts for nothing */
 static const double SEQUENCE_MEMORY = 32; /* drafts of a sequence that count for its rates */
 static const double ALL_MEMORY = 128;     /* drafts of all sequences */
 static const double KNOWN = 8;            /* drafts after which a source is known a little */
 static const double CERTAINTY = 1.3;      /* how far savings must exceed the cost of catching up */
 static const double CATCH_UP_SHARE = 0.5; /* of stall_s, for a draft model to catch up */
-enum { LIKELY_MORE = 32 };                /* tokens that an answer goes on for, at least */
+enum {
+    LIKELY_MORE = 32, /* tokens that an answer goes on for, at least */
+    PLAIN_EVERY = 32, /* steps, one has no drafts */
+};
 
 /* What to expect of a source before anything is known. */
 static const double FIRST_RATES[SH_DRAFT_SOURCES] = {[SH_DRAFT_FORCED] = 0.9,
@@ -85,23 +98,55 @@ static sh_draft_offer offer_of(const sh_sched *s, const sh_sequence *seq, sh_dra
                                int most)
 {
     double usual = sh_draft_rate_of(&s->drafting.rates[source], FIRST_RATES[source]);
-    return (sh_draft_offer){.sequences = 1,
-                            .most = most,
+    return (sh_draft_offer){.most = most,
                             .rate = sh_draft_rate_of(&seq->draft_rates[source], usual),
                             .redo = s->opts.fixed_state ? seq->count % SH_KV_BLOCK : 0};
 }
 
-/* Whether drafts that are not worthwhile may be made to see how they do. */
-static bool probe_fits(const sh_sched *s, double cost_s)
+static void credit_add(double *credit_s, double seconds)
 {
-    return s->drafting.probes_s + cost_s <= PROBES_SHARE * s->drafting.busy_s;
+    *credit_s += seconds;
+    if (*credit_s > CREDIT_MAX_S) *credit_s = CREDIT_MAX_S;
 }
 
-static bool probe(sh_sched *s, double cost_s)
+/* Credits grow with the time that steps and drafts take. */
+static void credits_grow(sh_sched *s, double seconds)
 {
-    bool fits = probe_fits(s, cost_s);
-    if (fits) s->drafting.probes_s += cost_s;
+    for (int i = 0; i < SH_DRAFT_SOURCES; i++)
+        credit_add(&s->drafting.credit_s[i], LOSS_SHARE * seconds);
+    credit_add(&s->drafting.probes_s, PROBES_SHARE * seconds);
+}
+
+/* Whether a source may lose so much in the step being planned. */
+static bool affords(const sh_sched *s, const sh_sequence *seq, sh_draft_source source,
+                    double cost_s)
+{
+    const sh_sched_drafting *d = &s->drafting;
+    if (s->opts.drafts_always) return true;
+    double pending = source > SH_DRAFT_REPEATED ? d->ordered_s : 0;
+    double first = fmin(FIRST_CREDIT, FIRST_SHARE * (seq->count_max - seq->count));
+    return d->step_s > 0 && pending + cost_s <= d->credit_s[source] + first * d->step_s;
+}
+
+/* Whether drafts that are not worthwhile may be made to see how they do. */
+static bool probe_fits(const sh_sched *s, const sh_sequence *seq, sh_draft_source source,
+                       double cost_s)
+{
+    return cost_s <= s->drafting.probes_s && affords(s, seq, source, cost_s);
+}
+
+static bool probe(sh_sched *s, const sh_sequence *seq, sh_draft_source source, double cost_s)
+{
+    bool fits = probe_fits(s, seq, source, cost_s);
+    if (fits) s->drafting.probes_s -= cost_s;
     return fits;
+}
+
+static sh_draft_choice choose_number(const sh_sched *s, const sh_step_outlook *step,
+                                     const sh_draft_offer *offer)
+{
+    return s->opts.drafts_always ? sh_draft_weigh(step, offer, offer->most)
+                                 : sh_draft_choose(step, offer);
 }
 
 /* Drafts that are copied from text: appended to the sequence at once. */
@@ -111,14 +156,16 @@ static sh_draft_choice choose_text(sh_sched *s, const sh_step_outlook *step, sh_
     static int (*const sources[])(sh_sequence *, int) = {
         [SH_DRAFT_FORCED] = draft_forced, [SH_DRAFT_REPEATED] = draft_repeated};
     for (int i = 0; i <= SH_DRAFT_REPEATED; i++) {
+        sh_draft_source source = (sh_draft_source)i;
         int found = drafts_allowed(seq, sources[i](seq, most));
         if (found == 0) continue;
-        sh_draft_offer offer = offer_of(s, seq, (sh_draft_source)i, found);
-        sh_draft_choice choice = sh_draft_choose(step, &offer),
+        sh_draft_offer offer = offer_of(s, seq, source, found);
+        sh_draft_choice choice = choose_number(s, step, &offer),
                         one = sh_draft_weigh(step, &offer, 1);
-        if (choice.drafts == 0 && probe(s, one.seconds)) choice = one;
+        if (!affords(s, seq, source, choice.seconds)) choice.drafts = 0;
+        if (choice.drafts == 0 && probe(s, seq, source, one.seconds)) choice = one;
         if (choice.drafts == 0) continue;
-        seq->draft_source = (sh_draft_source)i;
+        seq->draft_source = source;
         seq->draft_count = choice.drafts;
         return choice;
     }
@@ -137,54 +184,102 @@ static bool catch_up_pays(const sh_sequence *seq, const sh_step_outlook *step,
     return saved_s * more / (1 + choice->answers) > CERTAINTY * cost_s;
 }
 
-/* How many drafts the draft model makes for each of the sequences that decode, if it makes any. It
- * drafts for all at once, so the time for one is worth spending only together. */
-static int rounds_choose(const sh_sched *s, const sh_step_outlook *step, sh_sequence **seqs,
-                         int count)
+static const sh_draft_rate *model_rate(const sh_sched *s)
 {
-    if (s->opts.drafter == NULL) return 0;
-    sh_draft_offer all = {.sequences = count,
-                          .most = s->opts.drafts < SH_DRAFTS_MAX ? s->opts.drafts : SH_DRAFTS_MAX,
-                          .draft_s = sh_drafter_step_s(s->opts.drafter, count)};
-    for (int i = 0; i < count; i++) {
-        sh_draft_offer one = offer_of(s, seqs[i], sh_drafter_source(s->opts.drafter), 1);
-        all.rate += one.rate / count;
-        if (one.redo > all.redo) all.redo = one.redo;
-    }
-    return sh_draft_choose(step, &all).drafts;
+    return &s->drafting.rates[sh_drafter_source(s->opts.drafter)];
 }
 
-/* Whether the draft model may catch up with a sequence. As long as it is unknown how good it is, it
- * does so with one at a time. */
-static bool may_catch_up(const sh_sched *s)
+/* Whether it is known, a little, how good the draft model is. */
+static bool model_known(const sh_sched *s)
 {
-    return s->drafting.rates[sh_drafter_source(s->opts.drafter)].tried >= KNOWN ||
-           s->drafting.order_count == 0;
+    return model_rate(s)->tried >= KNOWN;
 }
 
-/* Drafts of the draft model, for one of `among` sequences, which share the time of its steps. */
+/* Until it is known it may draft one more than were right. */
+static int model_drafts_max(const sh_sched *s)
+{
+    int most = s->opts.drafts < SH_DRAFTS_MAX ? s->opts.drafts : SH_DRAFTS_MAX;
+    double right = model_rate(s)->right;
+    bool any = s->opts.drafts_always || model_known(s) || right >= most;
+    return any ? most : 1 + (int)right;
+}
+
+static int by_rate(const void *a, const void *b)
+{
+    const sh_draft_offer *x = a, *y = b;
+    return x->rate < y->rate ? 1 : x->rate > y->rate ? -1 : 0;
+}
+
+/* How many drafts the draft model makes for each of the sequences that it follows, if it makes any.
+ * It drafts for all at once, so the time for one is worth spending only together. */
+static void rounds_choose(sh_sched *s, const sh_step_outlook *step, sh_sequence **seqs, int count)
+{
+    sh_sched_drafting *d = &s->drafting;
+    d->rounds = d->following = 0;
+    if (s->opts.drafter == NULL) return;
+    sh_draft_source source = sh_drafter_source(s->opts.drafter);
+    for (int i = 0; i < count; i++)
+        if (seqs[i]->followed)
+            d->offers[d->following++] = offer_of(s, seqs[i], source, model_drafts_max(s));
+    qsort(d->offers, (size_t)d->following, sizeof(*d->offers), by_rate);
+    for (int i = 0; i < d->following; i++)
+        d->offers[i].draft_s = sh_drafter_step_s(s->opts.drafter, i + 1);
+    d->rounds = s->opts.drafts_always ? model_drafts_max(s)
+                                      : sh_draft_choose_shared(step, d->offers, d->following);
+}
+
+/* As long as little is known of the draft model, it catches up with one at a time. */
+static bool catch_up_may(const sh_sched *s, const sh_sequence *seq, const sh_step_outlook *step,
+                         const sh_draft_choice *choice, double cost_s)
+{
+    if (s->opts.drafts_always) return true;
+    return (model_known(s) || s->drafting.order_count == 0) &&
+           affords(s, seq, sh_drafter_source(s->opts.drafter), choice->seconds + cost_s) &&
+           catch_up_pays(seq, step, choice, cost_s);
+}
+
+/* What the draft model should make for a sequence. If it follows it, the rounds that all share are
+ * decided, and the question is how many to take part in; if not, whether to start to. */
+static sh_draft_choice choose_drafts(const sh_sched *s, const sh_step_outlook *step,
+                                     const sh_sequence *seq, sh_draft_offer *offer)
+{
+    const sh_sched_drafting *d = &s->drafting;
+    int sharing = d->following + !seq->followed,
+        most = seq->followed ? d->rounds : model_drafts_max(s);
+    double share_s = sh_drafter_step_s(s->opts.drafter, sharing) / sharing;
+    if (offer->most > most) offer->most = most;
+    offer->draft_s = seq->followed ? 0 : share_s;
+    int drafts = choose_number(s, step, offer).drafts;
+    offer->draft_s = share_s;
+    return sh_draft_weigh(step, offer, drafts);
+}
+
+/* Drafts of the draft model for a sequence. `lag_s`: the time to catch up before them. */
 static sh_draft_choice choose_model(sh_sched *s, const sh_step_outlook *step, sh_sequence *seq,
-                                    int most, int among)
+                                    int most, double *lag_s)
 {
     sh_drafter *drafter = s->opts.drafter;
     sh_draft_choice none = {0};
     if (drafter == NULL) return none;
-    sh_draft_offer offer = offer_of(s, seq, sh_drafter_source(drafter), most);
-    if (offer.most > s->drafting.rounds) offer.most = s->drafting.rounds;
-    offer.draft_s = sh_drafter_step_s(drafter, among) / among;
-    sh_draft_choice choice = sh_draft_choose(step, &offer), one = sh_draft_weigh(step, &offer, 1);
-    if (choice.drafts == 0 && !seq->probed && !probe_fits(s, one.seconds)) return none;
+    sh_draft_source source = sh_drafter_source(drafter);
+    sh_draft_offer offer = offer_of(s, seq, source, most), single = offer;
+    single.draft_s = sh_drafter_step_s(drafter, 1);
+    sh_draft_choice choice = choose_drafts(s, step, seq, &offer),
+                    one = sh_draft_weigh(step, &single, 1);
+    if (!affords(s, seq, source, choice.seconds)) choice = one;
+    if (!affords(s, seq, source, one.seconds)) choice.drafts = 0;
+    if (choice.drafts == 0 && !seq->probed && !probe_fits(s, seq, source, one.seconds)) return none;
     int lag = sh_drafter_lag(drafter, seq); /* last, since following a sequence takes time, too */
+    seq->followed = lag > 0 && lag <= SH_KV_BLOCK;
     if (lag < 0) return none;
-    bool near = lag <= SH_KV_BLOCK, probed = seq->probed;
-    if (near) seq->probed = false;
+    bool probed = seq->probed;
+    if (seq->followed) seq->probed = false;
     if (probed) return one; /* was decided, and counted, when it began to catch up */
-    double lag_s = (lag - 1) * sh_drafter_token_s(drafter);
-    if (choice.drafts > 0 &&
-        (near || (may_catch_up(s) && catch_up_pays(seq, step, &choice, lag_s))))
+    *lag_s = (lag - 1) * sh_drafter_token_s(drafter);
+    if (choice.drafts > 0 && (seq->followed || catch_up_may(s, seq, step, &choice, *lag_s)))
         return choice;
-    if (seq->draft_count > 0 || !probe(s, one.seconds + lag_s)) return none;
-    seq->probed = !near;
+    if (seq->draft_count > 0 || !probe(s, seq, source, one.seconds + *lag_s)) return none;
+    seq->probed = !seq->followed;
     return one;
 }
 
@@ -196,47 +291,60 @@ static void order_add(sh_sched *s, sh_sequence *seq, int drafts)
     s->drafting.orders[s->drafting.order_count++] = (sh_draft_order){.seq = seq, .drafts = drafts};
 }
 
-static void choose(sh_sched *s, sh_step_outlook *step, sh_sequence *seq, int most, int among)
+static void choose(sh_sched *s, sh_step_outlook *step, sh_sequence *seq, int most)
 {
+    double lag_s = 0;
     sh_draft_choice text = choose_text(s, step, seq, most);
-    sh_draft_choice model = choose_model(s, step, seq, most, among);
+    sh_draft_choice model = choose_model(s, step, seq, most, &lag_s);
     bool by_model = model.drafts > 0 &&
                     (text.drafts == 0 || model.tokens_per_second > text.tokens_per_second);
-    if (by_model) order_add(s, seq, model.drafts);
+    if (by_model) {
+        order_add(s, seq, model.drafts);
+        s->drafting.ordered_s += model.seconds + lag_s;
+    }
     sh_step_outlook_add(step, by_model ? &model : &text);
 }
 
-/* A drafter that fails is done without: answers do not depend on it. */
-static void drafter_used(sh_sched *s, int64_t start_ns, sh_status status, const sh_err *err)
+/* Counts the time that the drafter has taken since it was asked last. One that fails is done
+ * without: answers do not depend on it. */
+static double drafter_used(sh_sched *s, sh_status status, const sh_err *err)
 {
     sh_sched_drafting *d = &s->drafting;
-    double took = (double)(sh_clock_ns() - start_ns) * 1e-9;
+    double took = sh_drafter_busy_s(s->opts.drafter) - d->drafter_s;
+    d->drafter_s += took;
     s->stats.draft_s += took;
-    d->busy_s += took;
-    if (status == SH_OK) return;
+    credits_grow(s, took);
+    if (status == SH_OK) return took;
     SH_LOGE("the draft model is not used any more: %s", err->text);
     for (int i = 0; i < d->order_count; i++) d->orders[i].seq->draft_count = 0;
     s->opts.drafter = NULL;
+    return took;
 }
 
 static void orders_run(sh_sched *s)
 {
     sh_sched_drafting *d = &s->drafting;
     sh_err err;
-    int64_t start = sh_clock_ns();
     if (d->order_count == 0) return;
+    sh_draft_source source = sh_drafter_source(s->opts.drafter);
     sh_status status = sh_drafter_run(s->opts.drafter, d->orders, d->order_count,
                                       CATCH_UP_SHARE * s->opts.stall_s, &err);
-    drafter_used(s, start, status, &err);
+    credit_add(&d->credit_s[source], -drafter_used(s, status, &err));
     d->order_count = 0;
 }
 
 void sh_sched_draft_see(sh_sched *s, const sh_sequence *seq, const sh_seen *seen)
 {
     sh_err err;
-    int64_t start = sh_clock_ns();
     if (s->opts.drafter != NULL)
-        drafter_used(s, start, sh_drafter_see(s->opts.drafter, seq, seen, &err), &err);
+        drafter_used(s, sh_drafter_see(s->opts.drafter, seq, seen, &err), &err);
+}
+
+/* Steps without drafts are what drafts are judged by: some come first, and one now and then. */
+static bool plain_wanted(const sh_sched *s, int tokens)
+{
+    if (s->opts.drafts_always) return false;
+    return !sh_step_times_known(&s->drafting.times, tokens) || s->drafting.turn % PLAIN_EVERY == 0;
 }
 
 void sh_sched_draft(sh_sched *s, sh_sequence **seqs, int count, int tokens)
@@ -247,8 +355,12 @@ void sh_sched_draft(sh_sched *s, sh_sequence **seqs, int count, int tokens)
                             .answers = count,
                             .seconds = sh_step_times_of(&d->times, tokens)};
     d->order_count = 0;
+    d->ordered_s = 0;
+    d->step_s = step.seconds;
     d->turn++;
-    d->rounds = rounds_choose(s, &step, seqs, count);
+    for (int i = 0; i < count; i++) seqs[i]->draft_count = 0;
+    if (plain_wanted(s, tokens)) return;
+    rounds_choose(s, &step, seqs, count);
     for (int i = 0; i < count; i++) {
         /* The first gets the most, since each draft makes the next less worthwhile: take turns. */
         sh_sequence *seq = seqs[(d->turn + (unsigned)i) % (unsigned)count];
@@ -256,29 +368,54 @@ void sh_sched_draft(sh_sched *s, sh_sequence **seqs, int count, int tokens)
         int rows = s->opts.limits.draws - s->opts.limits.slots - (step.tokens - tokens);
         int space = s->opts.limits.tokens - step.tokens;
         int most = drafts_max(s, seq, rows < space ? rows : space);
-        seq->draft_count = 0;
-        if (most > 0) choose(s, &step, seq, most, count);
+        if (most > 0) choose(s, &step, seq, most);
     }
     orders_run(s);
 }
 
-void sh_sched_draft_result(sh_sched *s, sh_sequence *seq, int kept)
+void sh_sched_draft_result(sh_sched *s, sh_sequence *seq, int kept, int redo)
 {
+    sh_sched_drafting *d = &s->drafting;
     sh_draft_source source = seq->draft_source;
     int drafts = seq->draft_count;
     bool wrong = kept < drafts;
     seq->draft_count = 0;
+    d->answering++;
     if (drafts == 0) return;
+    d->drafts[source] += drafts;
+    d->kept[source] += kept;
+    d->redone[source] += redo;
     sh_draft_rate_add(&seq->draft_rates[source], kept, wrong, SEQUENCE_MEMORY);
-    sh_draft_rate_add(&s->drafting.rates[source], kept, wrong, ALL_MEMORY);
+    sh_draft_rate_add(&d->rates[source], kept, wrong, ALL_MEMORY);
     s->stats.drafts_tried[source] += (uint64_t)drafts;
     s->stats.drafts_kept[source] += (uint64_t)kept;
     if (source == SH_DRAFT_FORCED) s->stats.forced_tokens += (uint64_t)kept;
 }
 
+/* What the drafts of a source have saved in a step of so many tokens, `drafts` of all sources among
+ * them: a token that is kept saves its share of a step without drafts. */
+static double saved_s(const sh_sched_drafting *d, sh_draft_source source, int tokens, int drafts)
+{
+    double token_s = sh_step_times_of(&d->times, d->answering) / d->answering;
+    double added_s = sh_step_times_added(&d->times, tokens, drafts) * d->drafts[source] / drafts;
+    double redo_s = sh_step_times_added(&d->times, d->answering + d->redone[source],
+                                        d->redone[source]);
+    return d->kept[source] * token_s - added_s - redo_s;
+}
+
 /* In a pipeline, several steps take their time at once. */
 void sh_sched_draft_measure(sh_sched *s, int tokens, double step_s)
 {
-    sh_step_times_add(&s->drafting.times, tokens, step_s);
-    s->drafting.busy_s += step_s / s->opts.stages_in_flight;
+    sh_sched_drafting *d = &s->drafting;
+    int drafts = 0;
+    sh_step_times_add(&d->times, tokens, step_s);
+    credits_grow(s, step_s / s->opts.stages_in_flight);
+    for (int i = 0; i < SH_DRAFT_SOURCES; i++) drafts += d->drafts[i];
+    for (int i = 0; i < SH_DRAFT_SOURCES && drafts > 0; i++)
+        credit_add(&d->credit_s[i],
+                   saved_s(d, (sh_draft_source)i, tokens, drafts) / s->opts.stages_in_flight);
+    d->answering = 0;
+    memset(d->drafts, 0, sizeof(d->drafts));
+    memset(d->kept, 0, sizeof(d->kept));
+    memset(d->redone, 0, sizeof(d->redone));
 }

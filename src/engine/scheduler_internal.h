@@ -16,12 +16,25 @@ typedef struct {
 typedef struct {
     sh_step_times times;                   /* of steps that verify drafts, or could */
     sh_draft_rate rates[SH_DRAFT_SOURCES]; /* of all sequences */
-    double busy_s;                         /* of steps and drafting, so far */
-    double probes_s;                       /* of drafts that were only made to see how they do */
-    sh_draft_order *orders;                /* [slots] of the draft model */
+    double credit_s[SH_DRAFT_SOURCES];     /* that drafts may lose */
+    double probes_s;        /* that drafts may take which are only made to see how they do */
+    sh_draft_order *orders; /* [slots] of the draft model */
     int order_count;
-    int rounds;    /* of the draft model, for the step being planned */
-    unsigned turn; /* of the sequence that is asked first */
+    sh_draft_offer *offers; /* [slots] scratch */
+    unsigned turn;          /* of the sequence that is asked first */
+    double drafter_s;       /* that the drafter had run when it was asked last */
+
+    /* Of the step being planned. */
+    int following;    /* sequences that the draft model has caught up with */
+    int rounds;       /* that it makes for them */
+    double step_s;    /* that it takes without drafts */
+    double ordered_s; /* that the orders will take, or have the step take */
+
+    /* Of the step being committed. */
+    int answering;                /* sequences that drew a token */
+    int drafts[SH_DRAFT_SOURCES]; /* that it verified */
+    int kept[SH_DRAFT_SOURCES];   /* of them */
+    int redone[SH_DRAFT_SOURCES]; /* tokens that must run again */
 } sh_sched_drafting;
 
 struct sh_sched {
@@ -67,10 +80,11 @@ void sh_sched_draft(sh_sched *sched, sh_sequence **seqs, int count, int tokens);
 /* A step has computed tokens of a sequence, which goes on. */
 void sh_sched_draft_see(sh_sched *sched, const sh_sequence *seq, const sh_seen *seen);
 
-/* The step has verified the drafts of a sequence, of which the first `kept` were right. */
-void sh_sched_draft_result(sh_sched *sched, sh_sequence *seq, int kept);
+/* The step being committed has verified the drafts of a sequence, if it had any. The first `kept`
+ * were right; `redo` tokens must run again because of the others. */
+void sh_sched_draft_result(sh_sched *sched, sh_sequence *seq, int kept, int redo);
 
-/* A step of so many tokens took so long. */
+/* It had so many tokens, and took so long. */
 void sh_sched_draft_measure(sh_sched *sched, int tokens, double step_s);
 
 /* Releases the KV of a running sequence and puts it back in the queue, to be computed again. */

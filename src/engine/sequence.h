@@ -79,7 +79,8 @@ struct sh_sequence {
     sh_deadline deadline;
 
     sh_draft_rate draft_rates[SH_DRAFT_SOURCES];
-    bool probed; /* the draft model catches up with it for the sake of a single draft */
+    bool followed; /* the draft model has caught up with it, or nearly */
+    bool probed;   /* the draft model catches up with it for the sake of a single draft */
 
     sh_constraint *constraint; /* of a request with a grammar, once it is bound to it */
     sh_err *mask_error; /* a mask of the step in flight could not be made; NULL: all could; owned */

@@ -69,7 +69,8 @@ static sh_engine_opts engine_opts(const struct way *way)
                                             .kv_tokens = 512},
                             .queue_max = 10,
                             .stall_s = 0.2,
-                            .drafts = way->drafts};
+                            .drafts = way->drafts,
+                            .drafts_always = true};
 }
 
 static pid_t worker_start(const struct way *way, const char *where)

@@ -218,6 +218,7 @@ static sh_engine_opts engine_opts(const struct way *way)
                             .queue_max = 100,
                             .stall_s = 0.2,
                             .drafts = way->drafts,
+                            .drafts_always = true,
                             .vocabulary = {vocabulary_give, NULL}};
 }
 

@@ -11,7 +11,9 @@
 
 #include "test.h"
 
-enum { SLOTS = 8, VOCAB = 60000, TOKENS = 256, CONTEXT = 8192, PROMPT = 200 };
+#include <math.h>
+
+enum { SLOTS = 8, VOCAB = 60000, TOKENS = 256, CONTEXT = 8192, PROMPT = 200, RANDOM_RUNS = 600 };
 
 /* A machine: what a step of n tokens takes, and what a draft does. */
 struct machine {
@@ -25,11 +27,12 @@ struct machine {
 
 static struct {
     const struct machine *machine;
-    double now;
+    double now, drafting_s;
     uint64_t random, noise;
     int lag[SLOTS]; /* -1: all of it */
     int longest_catch_up;
-    int open; /* requests */
+    int open;        /* requests */
+    double answer_s; /* that all of them took */
 } sim;
 
 static int32_t token_at(int64_t position)
@@ -57,6 +60,12 @@ double sh_drafter_token_s(const sh_drafter *d)
 {
     (void)d;
     return sim.machine->token_s;
+}
+
+double sh_drafter_busy_s(const sh_drafter *d)
+{
+    (void)d;
+    return sim.drafting_s;
 }
 
 void sh_drafter_leave(sh_drafter *d, int slot)
@@ -93,6 +102,7 @@ static void draft(sh_sequence *seq, int drafts)
 sh_status sh_drafter_run(sh_drafter *d, sh_draft_order *orders, int count, double catch_up_s,
                          sh_err *err)
 {
+    double start = sim.now;
     int rounds = 0, budget = (int)(catch_up_s / sim.machine->token_s);
     (void)d;
     (void)err;
@@ -109,6 +119,7 @@ sh_status sh_drafter_run(sh_drafter *d, sh_draft_order *orders, int count, doubl
         if (orders[i].drafts > rounds) rounds = orders[i].drafts;
     }
     sim.now += rounds * sim.machine->draft_s;
+    sim.drafting_s += sim.now - start;
     return SH_OK;
 }
 
@@ -116,9 +127,15 @@ sh_status sh_drafter_run(sh_drafter *d, sh_draft_order *orders, int count, doubl
 
 static double step_s(int tokens)
 {
+    return sim.machine->first_s + (tokens - 1) * sim.machine->more_s;
+}
+
+/* What the scheduler is told. The clock of the simulation goes by the usual time, or it would be
+ * luck which run is faster. */
+static double measured_s(int tokens)
+{
     double noise = (double)(sh_mix64(++sim.noise) % 2001) / 1000 - 1;
-    double usual = sim.machine->first_s + (tokens - 1) * sim.machine->more_s;
-    return usual * (1 + sim.machine->noise * noise);
+    return step_s(tokens) * (1 + sim.machine->noise * noise);
 }
 
 static void on_event(void *ctx, uint64_t owner, const sh_event *event)
@@ -126,7 +143,9 @@ static void on_event(void *ctx, uint64_t owner, const sh_event *event)
     (void)ctx;
     (void)owner;
     assert_int_not_equal(event->kind, SH_EVENT_ERROR);
-    sim.open -= event->kind == SH_EVENT_DONE;
+    if (event->kind != SH_EVENT_DONE) return;
+    sim.open--;
+    sim.answer_s += sim.now;
 }
 
 static sh_sched *sched_open(bool drafter, sh_blocks *blocks)
@@ -158,6 +177,7 @@ static void ask(sh_sched *sched, int id, int prompt, int answer)
                           .max_tokens = answer,
                           .logprobs = -1,
                           .sampling = sh_sampling_default()};
+    sim.answer_s -= sim.now;
     sh_sched_submit(sched, 1, &q);
     free(tokens);
 }
@@ -167,14 +187,14 @@ struct load {
     int at_once, rounds, prompt, answer;
 };
 
-/* Simulated seconds until all answers are there. */
+/* Simulated seconds that the answers take, all added up. */
 static double run(const struct machine *machine, const struct load *load, bool drafter,
                   sh_sched_stats *stats)
 {
     static sh_pick picks[SLOTS + 17];
     sh_blocks *blocks = sh_blocks_create(4096, (sh_key128){1, 2}, (sh_key128){3, 4});
     sim.machine = machine;
-    sim.now = 0;
+    sim.now = sim.drafting_s = sim.answer_s = 0;
     sim.random = sim.noise = 1;
     sim.longest_catch_up = 0;
     for (int i = 0; i < SLOTS; i++) sim.lag[i] = -1;
@@ -194,15 +214,14 @@ static double run(const struct machine *machine, const struct load *load, bool d
         assert_true(sh_sched_plan(sched, plan));
         for (int i = 0; i < plan->draw_count; i++)
             picks[i] = (sh_pick){.id = token_at(plan->draws[i].draw.position)};
-        double took = step_s(plan->token_count);
-        sim.now += took;
-        sh_sched_commit(sched, plan, picks, took);
+        sim.now += step_s(plan->token_count);
+        sh_sched_commit(sched, plan, picks, measured_s(plan->token_count));
     }
     *stats = *sh_sched_stats_of(sched);
     sh_step_plan_free(plan);
     sh_sched_free(sched);
     sh_blocks_free(blocks);
-    return sim.now;
+    return sim.answer_s;
 }
 
 /* How much faster the answers come with the draft model. */
@@ -224,7 +243,7 @@ static const struct load ALONE = {1, 3, PROMPT, 300}, FOUR = {4, 6, PROMPT, 200}
 TEST(right_drafts_make_answers_faster)
 {
     UNUSED_STATE;
-    assert_true(gain("alone", &RIGHT, &ALONE) > 1.35);
+    assert_true(gain("alone", &RIGHT, &ALONE) > 1.3);
     assert_true(gain("four at once, short prompts", &RIGHT, &SHORT) > 1.05);
     assert_true(gain("four at once", &RIGHT, &FOUR) > 0.97);
     struct machine perfect = RIGHT;
@@ -242,6 +261,42 @@ TEST(wrong_drafts_cost_nearly_nothing)
     noisy.noise = 0.4;
     assert_true(gain("on a busy machine", &noisy, &ALONE) > 0.96); /* of that, noise is 1 % */
     assert_true(gain("long prompts", &WRONG, &(struct load){1, 4, 2000, 100}) > 0.97);
+}
+
+static double between(uint64_t *random, double low, double high)
+{
+    return low * pow(high / low, (double)(sh_mix64((*random)++) % 10001) / 10000);
+}
+
+/* Whatever the machine, the draft model, the prompts and the answers; most draft models are always
+ * wrong. */
+TEST(drafts_never_lose_more_than_three_percent)
+{
+    UNUSED_STATE;
+    uint64_t random = 1;
+    double worst = 2;
+    for (int i = 0; i < RANDOM_RUNS; i++) {
+        struct machine m = {.first_s = 0.1,
+                            .more_s = between(&random, 0.001, 0.1),
+                            .draft_s = between(&random, 0.003, 0.1),
+                            .noise = i % 2 * 0.1,
+                            .right = i % 3 > 0 ? 0 : (int)between(&random, 1, 101)};
+        m.token_s = m.draft_s * between(&random, 0.1, 0.7);
+        struct load l = {.at_once = (int)between(&random, 1, SLOTS + 1),
+                         .rounds = (int)between(&random, 1, 7),
+                         .prompt = (int)between(&random, 5, 3000),
+                         .answer = (int)between(&random, 100, 400)};
+        sh_sched_stats stats;
+        double without = run(&m, &l, false, &stats), with = run(&m, &l, true, &stats);
+        double got = without / with;
+        if (got < worst) worst = got;
+        if (got < 0.97)
+            print_message("# case %d, {%g, %g, %g, %g, %d} with {%d, %d, %d, %d}: %.3f\n", i,
+                          m.first_s, m.more_s, m.draft_s, m.token_s, m.right, l.at_once, l.rounds,
+                          l.prompt, l.answer, got);
+    }
+    print_message("# %d cases: %.3f times as fast at worst\n", RANDOM_RUNS, worst);
+    assert_true(worst >= 0.97);
 }
 
 /* A machine where a step takes time in proportion to its tokens has nothing to gain, however right
@@ -276,7 +331,7 @@ TEST(a_draft_model_catches_up_in_pieces_and_only_for_long_answers)
     slow.token_s = 0.010;
     run(&slow, &(struct load){1, 1, 3000, 20}, true, &stats);
     assert_int_equal(stats.drafts_tried[SH_DRAFT_MODEL], 0);
-    run(&slow, &(struct load){1, 1, 300, 600}, true, &stats);
+    run(&slow, &(struct load){1, 1, 70, 600}, true, &stats);
     assert_true(stats.drafts_kept[SH_DRAFT_MODEL] > 100);
     assert_true(sim.longest_catch_up * slow.token_s <= 0.25);
 }
@@ -321,7 +376,7 @@ TEST(drafts_whose_failure_is_expensive_must_be_likely)
         for (int i = 0; i < 3; i++) sh_step_times_add(&t, n, 0.1 + 0.005 * n);
     for (int n = 1; n <= 40; n++) t.s[n] = 0.1 + 0.005 * n;
     sh_step_outlook step = {&t, 1, 1, sh_step_times_of(&t, 1)};
-    sh_draft_offer cheap = {.sequences = 1, .most = 4, .rate = 0.5}, costly = cheap;
+    sh_draft_offer cheap = {.most = 4, .rate = 0.5}, costly = cheap;
     costly.redo = 31;
     assert_true(sh_draft_choose(&step, &cheap).drafts > 0);
     assert_int_equal(sh_draft_choose(&step, &costly).drafts, 0);
@@ -334,6 +389,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(right_drafts_make_answers_faster),
         cmocka_unit_test(wrong_drafts_cost_nearly_nothing),
+        cmocka_unit_test(drafts_never_lose_more_than_three_percent),
         cmocka_unit_test(drafts_that_cannot_pay_are_not_made),
         cmocka_unit_test(a_source_that_was_wrong_is_tried_again),
         cmocka_unit_test(a_draft_model_catches_up_in_pieces_and_only_for_long_answers),

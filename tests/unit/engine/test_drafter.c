@@ -228,6 +228,7 @@ static void bench_open(struct bench *b, const struct way *way, sh_group *ranks)
                           .queue_max = 100,
                           .stall_s = way->stall_s > 0 ? way->stall_s : 0.2,
                           .stages_in_flight = way->stages,
+                          .drafts_always = true,
                           .drafts = way->draft == NULL ? 0
                                     : way->drafts > 0  ? way->drafts
                                                        : 4,
@@ -497,7 +498,7 @@ TEST(a_layer_that_can_predict_does_and_none_changes_an_answer)
          0.97,
          1},
         {TABLE_MTP_OUTPUT,
-         {.name = "by output, lost", .stages = 1, .cut_after = 25, .cancel = 2},
+         {.name = "by output, lost", .stages = 1, .drafts = 2, .cut_after = 25, .cancel = 2},
          0.2,
          0.7},
         {TABLE_MTP_RANDOM,

@@ -87,7 +87,8 @@ static struct world *world_open_at(const char *dir, int drafts, int kv_tokens, c
                                            .kv_tokens = kv_tokens},
                            .queue_max = 100,
                            .stall_s = 0.2,
-                           .drafts = drafts};
+                           .drafts = drafts,
+                           .drafts_always = true};
     CHECK_OK(sh_engine_socket_open(w->path, &w->engine_socket, &err), err);
     CHECK_OK(sh_engine_open(&opts, &w->engine, &err), err);
     CHECK_OK(sh_engine_start(w->engine, sh_engine_socket_emit, w->engine_socket, &err), err);

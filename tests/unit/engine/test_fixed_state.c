@@ -89,6 +89,7 @@ static sh_engine_opts engine_opts(const struct way *way)
                             .queue_max = 100,
                             .stall_s = 0.2,
                             .drafts = way->drafts,
+                            .drafts_always = true,
                             .draft_model = model->draft_model};
 }
 
@@ -219,7 +220,7 @@ TEST(drafts_pauses_and_cached_prefixes_change_no_bit)
     static const struct way alone = {"alone", 1, 1, 0, 0, true};
     static const struct way drafted = {"drafts alone", 1, 1, 4, 0, true};
     static const struct way together = {"together", 1, 1, 0, 0, false};
-    static const struct way tight = {"drafts together, few blocks", 1, 1, 8, 224, false};
+    static const struct way tight = {"drafts together, few blocks", 1, 1, 8, 192, false};
     run_way(&alone, plain);
     run_way(&drafted, others);
     check_same(drafted.name, plain, others, true);

@@ -55,6 +55,7 @@ static sh_engine_opts engine_opts(const char *dir, int stages)
                         .kv_tokens = 2048},
         .queue_max = 10,
         .drafts = SH_DRAFTS_MAX,
+        .drafts_always = true,
         .stall_s = 10};
 }
 

@@ -223,7 +223,8 @@ static struct bench *bench_open(int blocks, int drafts, int stages)
                               .queue_max = REQUESTS,
                               .stall_s = 1,
                               .stages_in_flight = stages,
-                              .drafts = drafts};
+                              .drafts = drafts,
+                              .drafts_always = true};
     b->refusal = SH_ERR_GROUP;
     b->blocks = sh_blocks_create(blocks, (sh_key128){1, 2}, (sh_key128){3, 4});
     sh_blocks_reuse_parts(b->blocks, SH_PARTS_ANY);

@@ -87,7 +87,8 @@ static struct bench *bench_open(int blocks, int drafts)
                               .queue_max = REQUESTS_MAX,
                               .stall_s = 1,
                               .stages_in_flight = 1,
-                              .drafts = drafts};
+                              .drafts = drafts,
+                              .drafts_always = true};
     b->blocks = sh_blocks_create(blocks, (sh_key128){1, 2}, (sh_key128){3, 4});
     bench_restart(b);
     return b;
