@@ -11,7 +11,7 @@
 #include "base/buf.h"
 #include "engine/engine_client.h"
 
-enum { SH_ENGINE_MSG_VERSION = 5, SH_ENGINE_MSG_FRAME_MAX = 64 << 20 };
+enum { SH_ENGINE_MSG_VERSION = 6, SH_ENGINE_MSG_FRAME_MAX = 64 << 20 };
 
 typedef enum {
     SH_ENGINE_MSG_HELLO = 1, /* from here: sent by the client */

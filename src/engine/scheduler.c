@@ -191,6 +191,27 @@ void sh_sched_bind_waiting(sh_sched *s)
     }
 }
 
+static void emit_token(sh_sched *s, const sh_sequence *seq, sh_event_kind kind, const sh_pick *pick)
+{
+    sh_event event = {.kind = kind,
+                      .id = seq->spec.id,
+                      .token = pick->id,
+                      .logprob = pick->logprob,
+                      .top_count = pick->top_count};
+    for (int i = 0; i < pick->top_count; i++) event.top[i] = pick->top[i];
+    s->emit(s->ctx, seq->owner, &event);
+}
+
+/* An answer that goes on elsewhere may have been cut where its reasoning had come to its limit. A
+ * grammar may not allow the end there: then it comes after the next token. */
+static void reasoning_resume(sh_sched *s, sh_sequence *seq)
+{
+    if (!sh_sequence_reasoned(seq) || seq->spec.grammar.len > 0 || seq->count + 1 >= seq->count_max)
+        return;
+    sh_sequence_end_reasoning(seq);
+    emit_token(s, seq, SH_EVENT_TOKEN, &(sh_pick){.id = seq->spec.reasoning_end});
+}
+
 void sh_sched_submit(sh_sched *s, uint64_t owner, const sh_sequence_spec *q)
 {
     sh_sched_join_masks(s);
@@ -213,6 +234,7 @@ void sh_sched_submit(sh_sched *s, uint64_t owner, const sh_sequence_spec *q)
     seq->unshared = s->opts.whole || (q->pooled && sh_pool_kind_needs_all(s->opts.pool));
     list_add(&s->waiting, seq);
     s->stats.waiting++;
+    reasoning_resume(s, seq);
     bind_or_fail(s, seq);
 }
 
@@ -404,17 +426,6 @@ void sh_sched_pause(sh_sched *s, sh_sequence *seq)
     s->stats.paused++;
 }
 
-static void emit_token(sh_sched *s, const sh_sequence *seq, sh_event_kind kind, const sh_pick *pick)
-{
-    sh_event event = {.kind = kind,
-                      .id = seq->spec.id,
-                      .token = pick->id,
-                      .logprob = pick->logprob,
-                      .top_count = pick->top_count};
-    for (int i = 0; i < pick->top_count; i++) event.top[i] = pick->top[i];
-    s->emit(s->ctx, seq->owner, &event);
-}
-
 /* How many of the computed tokens must run again because wrong drafts ran after them. The KV of
  * drafts is left in place and overwritten later. A fixed-size state has taken the drafts in, and
  * the last one without them is the snapshot at the last block border. */
@@ -438,9 +449,35 @@ static standing token_take(sh_sched *s, sh_sequence *seq, const sh_pick *pick, s
         return ENDED;
     }
     if (sh_sched_match(s, seq, pick->id, err) != SH_OK) return FAILED;
+    sh_sequence_reason(seq, pick->id);
     emit_token(s, seq, SH_EVENT_TOKEN, pick);
     *finish = SH_FINISH_LENGTH;
     return seq->count < seq->count_max ? OPEN : ENDED;
+}
+
+/* Appends a token that was not drawn. */
+static standing token_give(sh_sched *s, sh_sequence *seq, int32_t token, sh_finish *finish,
+                           sh_err *err)
+{
+    sh_pick pick = {.id = token, .top_count = seq->spec.logprobs > 0};
+    pick.top[0].id = token;
+    return token_take(s, seq, &pick, finish, err);
+}
+
+/* Ends the reasoning if it has come to its limit. A grammar may not allow that in the middle of a
+ * character: then it is for the next token. Returns how many tokens that takes. */
+static int reasoning_end(sh_sched *s, sh_sequence *seq, standing *now, sh_finish *finish,
+                         sh_err *err)
+{
+    int32_t token = seq->spec.reasoning_end;
+    sh_match_state after;
+    if (*now != OPEN || !sh_sequence_reasoned(seq)) return 0;
+    if (seq->constraint != NULL &&
+        (sh_constraint_next(seq->constraint, seq->states[0], token, &after, err) != SH_OK ||
+         after == SH_MATCH_DEAD))
+        return 0;
+    *now = token_give(s, seq, token, finish, err);
+    return 1;
 }
 
 /* Appends tokens that need no draw, since the grammar allows no other. They are what a draw would
@@ -451,11 +488,10 @@ static int forced_take(sh_sched *s, sh_sequence *seq, standing *now, sh_finish *
     int most = FORCED_MAX < s->opts.limits.tokens / 2 ? FORCED_MAX : s->opts.limits.tokens / 2;
     int taken = 0;
     for (; *now == OPEN && taken < most; taken++) {
-        sh_pick pick = {.top_count = seq->spec.logprobs > 0};
-        if (sh_sched_only_token(s, seq, &pick.id, err) != SH_OK) *now = FAILED;
-        if (*now == FAILED || pick.id < 0) break;
-        pick.top[0].id = pick.id;
-        *now = token_take(s, seq, &pick, finish, err);
+        int32_t token;
+        if (sh_sched_only_token(s, seq, &token, err) != SH_OK) *now = FAILED;
+        if (*now == FAILED || token < 0) break;
+        *now = token_give(s, seq, token, finish, err);
     }
     s->stats.forced_tokens += (uint64_t)taken;
     return taken;
@@ -475,7 +511,7 @@ static standing picks_take(sh_sched *s, sh_sequence *seq, const sh_pick *picks, 
         }
         bool guessed = i < drafts && seq->tokens[known + i] == picks[i].id;
         now = token_take(s, seq, &picks[i], finish, err);
-        if (!guessed) break;
+        if (!guessed || sh_sequence_reasoned(seq)) break;
         kept++;
     }
     free(seq->mask_error);
@@ -483,7 +519,8 @@ static standing picks_take(sh_sched *s, sh_sequence *seq, const sh_pick *picks, 
     /* The last token has no KV yet. */
     int computed = known + kept < seq->count ? known + kept : seq->count - 1;
     int lost = kept < drafts ? tokens_lost(s, computed) : 0;
-    int more = forced_take(s, seq, &now, finish, err);
+    int more = reasoning_end(s, seq, &now, finish, err);
+    more += forced_take(s, seq, &now, finish, err);
     sh_sched_draft_result(s, seq, kept, lost);
     s->stats.redone_tokens += (uint64_t)lost;
     /* If the next step cannot take them all, they run like a prompt, in chunks. */
