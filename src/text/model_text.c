@@ -221,8 +221,7 @@ bool sh_model_text_reasoning_ids(const sh_model_text *text, int32_t *begin, int3
 {
     sh_str open, close;
     const sh_tokenizer *tokenizer = sh_model_text_tokenizer(text);
-    if (tokenizer == NULL ||
-        !sh_output_reasoning_markers(text->dialect.reasoning, &open, &close))
+    if (tokenizer == NULL || !sh_output_reasoning_markers(text->dialect.reasoning, &open, &close))
         return false;
     *begin = sh_tokenizer_id(tokenizer, open);
     *end = sh_tokenizer_id(tokenizer, close);

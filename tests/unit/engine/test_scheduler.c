@@ -329,6 +329,34 @@ TEST(an_answer_that_goes_on_elsewhere_keeps_the_limit_of_its_reasoning)
     }
 }
 
+TEST(right_drafts_do_not_go_past_the_limit_of_reasoning)
+{
+    UNUSED_STATE;
+    enum { PROMPT = 40 };
+    struct bench *b = bench_open(BLOCKS_MAX, 4);
+    struct ask ask = {.count = PROMPT, .max = 20, .reasoning_max = 2, .reasoning_begun = true};
+    sh_pick picks[1 + SH_DRAFTS_MAX] = {{0}};
+    const struct answer *a = &b->answers[0];
+    for (int i = 0; i < PROMPT; i++) ask.prompt[i] = i % 8 + 10;
+    for (int i = 0; i <= SH_DRAFTS_MAX; i++) picks[i].id = (PROMPT + i) % 8 + 10;
+    submit(b, 0, &ask);
+    assert_true(sh_sched_plan(b->sched, b->plan));
+    sh_sched_commit(b->sched, b->plan, picks, 1e-3);
+    assert_true(sh_sched_plan(b->sched, b->plan));
+    assert_int_equal(b->plan->seqs[0].draw_count, 5);
+    sh_sched_commit(b->sched, b->plan, picks + 1, 1e-3); /* all are right */
+    assert_int_equal(a->count, 3);
+    assert_int_equal(a->tokens[1], picks[1].id);
+    assert_int_equal(a->tokens[2], END);
+    assert_true(sh_sched_plan(b->sched, b->plan));
+    const sh_step_seq *q = &b->plan->seqs[0];
+    assert_int_equal(q->pos + q->token_count - (q->draw_count - 1), PROMPT + 3);
+    assert_int_equal(b->plan->tokens[q->token_count - q->draw_count], END);
+    sh_sched_forget(b->sched, 1);
+    sh_sched_commit(b->sched, b->plan, picks, 1e-3);
+    bench_close(b);
+}
+
 /* A chunk of the size that a step can take, and one that is smaller than a block. */
 TEST(tokens_to_compute_again_respect_the_size_of_a_step)
 {
@@ -867,6 +895,7 @@ int main(void)
         cmocka_unit_test(drafts_change_no_answer),
         cmocka_unit_test(drafts_change_no_answer_of_a_model_with_a_fixed_state),
         cmocka_unit_test(an_answer_that_goes_on_elsewhere_keeps_the_limit_of_its_reasoning),
+        cmocka_unit_test(right_drafts_do_not_go_past_the_limit_of_reasoning),
         cmocka_unit_test(tokens_to_compute_again_respect_the_size_of_a_step),
         cmocka_unit_test(after_a_wrong_draft_a_fixed_state_continues_at_the_block_border),
         cmocka_unit_test(too_few_kv_blocks_pause_requests_and_lose_nothing),
