@@ -139,7 +139,7 @@ static int close_all(void **state)
 
 /* ---- what all processes see ---- */
 
-typedef enum { AT_START, AT_LOGITS } fault_point;
+typedef enum { AT_START, AT_OP, AT_LOGITS } fault_point;
 typedef enum {
     KILL,         /* as soon as rank 0 gets to the point */
     KILL_WAITING, /* when the rank waits */
@@ -158,6 +158,7 @@ struct way {
         fault_kind kind;
         fault_point point;
         int rank, plan;
+        int op;               /* AT_OP: the product of the pass in which it is due */
     } faults[FAULTS_MAX + 1]; /* up to one with plan 0 */
 };
 
@@ -168,15 +169,17 @@ static int fault_count(const struct way *way)
     return count;
 }
 
-/* In shared memory. Rank 0 writes, but for `pids` and `go_on`. */
+/* In shared memory. Rank 0 writes, but for `pids` and `allowed`. */
 static struct world {
     struct answer answers[ASKS];
     atomic_int pids[RANKS_MAX];
-    atomic_int plans;  /* with draws */
-    atomic_int struck; /* faults so far */
+    atomic_int allowed; /* faults that may come: the test has seen the ones before */
+    atomic_int plans;   /* with draws */
+    atomic_int struck;  /* faults so far */
     atomic_llong struck_ns;
     atomic_int noticed; /* the last of them that rank 0 has noticed */
     atomic_llong noticed_ns;
+    atomic_int noticed_plans; /* at that time */
     atomic_int done;
     /* Of the last process that was rank 0. */
     atomic_int before; /* faults before its time */
@@ -210,6 +213,9 @@ static void await_asleep(pid_t pid)
 
 static void strike(const struct fault *f)
 {
+    sh_deadline end = sh_deadline_in_ms(NOTICED_MS);
+    while (atomic_load(&world->allowed) <= atomic_load(&world->struck) && !sh_deadline_passed(end))
+        sh_sleep_ms(1);
     pid_t pid = atomic_load(&world->pids[f->rank]);
     if (f->kind != KILL && f->kind != KILL_RANK_0) await_asleep(pid);
     atomic_store(&world->struck_ns, sh_clock_ns());
@@ -218,24 +224,36 @@ static void strike(const struct fault *f)
     kill(pid, f->kind == STOP || f->kind == STOP_A_WHILE ? SIGSTOP : SIGKILL);
 }
 
+static const sh_ops *watched_ops; /* of the device underneath */
+static bool plan_draws, logits_made;
+static int products; /* of this pass */
+
+/* A fault that is due at a point that does not come is due at the next one. */
 static void on_point(fault_point point)
 {
     const struct fault *f = &own_way->faults[atomic_load(&world->struck)];
-    if (f->plan > 0 && f->point == point && atomic_load(&world->plans) >= f->plan) strike(f);
+    if (f->plan == 0 || atomic_load(&world->plans) < f->plan || point < f->point) return;
+    if (point == AT_OP && products < f->op) return;
+    strike(f);
 }
-
-static const sh_ops *watched_ops; /* of the device underneath */
-static bool plan_draws, logits_made;
 
 static const sh_device_batch *watched_step_begin(sh_device *dev, const sh_batch *batch)
 {
     plan_draws = batch->row_count > 0;
     logits_made = false;
+    products = 0;
     if (plan_draws) {
         atomic_fetch_add(&world->plans, 1);
         on_point(AT_START);
     }
     return watched_ops->step_begin(dev, batch);
+}
+
+static void watched_matmul(sh_device *dev, const sh_product *of, int count, sh_tensor x, int tokens)
+{
+    products++;
+    if (plan_draws) on_point(AT_OP);
+    watched_ops->matmul(dev, of, count, x, tokens);
 }
 
 static void watched_copy_rows(sh_device *dev, const sh_device_batch *b, sh_tensor y, sh_tensor x,
@@ -261,6 +279,7 @@ static sh_status watched_open(const sh_device_opts *opts, sh_device **out, sh_er
     watched_ops = (*out)->ops;
     ops = *watched_ops;
     ops.step_begin = watched_step_begin;
+    ops.matmul = watched_matmul;
     ops.copy_rows = watched_copy_rows;
     ops.step_end = watched_step_end;
     (*out)->ops = &ops;
@@ -289,6 +308,7 @@ static void on_error(const sh_event *e)
         memcpy(world->error, e->error.text, sizeof(world->error));
     if (atomic_load(&world->noticed) == struck) return;
     atomic_store(&world->noticed_ns, sh_clock_ns());
+    atomic_store(&world->noticed_plans, atomic_load(&world->plans));
     atomic_store(&world->noticed, struck);
 }
 
@@ -587,6 +607,7 @@ static void end_well(struct cluster *c)
 static void release(struct cluster *c)
 {
     if (c->stopped == 0) return;
+    await(c, &world->plans, atomic_load(&world->noticed_plans) + 1, RUN_MS, "nothing goes on");
     kill(c->stopped, SIGCONT);
 }
 
@@ -598,10 +619,10 @@ static void run(const struct way *way, struct answer *out)
     c.fd = listen_somewhere(c.where);
     for (int r = 0; is_rank(&c, r); r++) rank_start(&c, r, false);
     for (int i = 1; i <= fault_count(way); i++) {
+        atomic_store(&world->allowed, i);
         await(&c, &world->struck, i, RUN_MS, "a fault did not come");
         recover(&c, i);
     }
-    await(&c, &world->plans, atomic_load(&world->plans) + 1, NOTICED_MS, "nothing goes on");
     release(&c);
     await(&c, &world->done, ASKS, RUN_MS, "an answer is missing");
     if (c.stopped != 0) {
@@ -757,6 +778,51 @@ TEST(nor_does_rank_0_whose_place_another_process_takes)
     check_ways(&pipeline, 1);
 }
 
+static uint64_t pick(uint64_t *random, int count)
+{
+    *random = sh_mix64(*random + 1);
+    return (*random >> 16) % (uint64_t)count;
+}
+
+/* Faults at any product of a pass, and any mixture of them. */
+static void way_make(uint64_t seed, struct way *way, char name[64])
+{
+    static const struct {
+        int tensor, stages;
+    } grids[] = {{2, 1}, {3, 1}, {1, 2}, {2, 2}, {1, 3}};
+    static const fault_kind kinds[] = {KILL, KILL, KILL, KILL_WAITING, KILL_RANK_0, STOP_A_WHILE};
+    uint64_t random = seed;
+    size_t grid = pick(&random, SH_COUNT_OF(grids));
+    int size = grids[grid].tensor * grids[grid].stages, plan = 0;
+    *way = (struct way){.name = name,
+                        .tensor = grids[grid].tensor,
+                        .stages = grids[grid].stages,
+                        .drafts = pick(&random, 2) == 0 ? 0 : 4,
+                        .all_new = pick(&random, 3) == 0};
+    snprintf(name, 64, "seed %d, %dx%d%s", (int)seed, way->tensor, way->stages,
+             way->drafts > 0 ? ", drafts" : "");
+    for (int i = 0; i < FAULTS_MAX; i++) {
+        plan += 1 + (int)pick(&random, 7);
+        way->faults[i] = (struct fault){.kind = kinds[pick(&random, SH_COUNT_OF(kinds))],
+                                        .point = (fault_point)pick(&random, 3),
+                                        .rank = 1 + (int)pick(&random, size - 1),
+                                        .plan = plan,
+                                        .op = 1 + (int)pick(&random, 40)};
+    }
+}
+
+TEST(nor_do_faults_at_any_point)
+{
+    UNUSED_STATE;
+    uint64_t rounds = test_is_short() ? 1 : getenv("SHOAL_TEST_FULL") == NULL ? 4 : 60;
+    for (uint64_t seed = 1; seed <= rounds; seed++) {
+        struct way way;
+        char name[64];
+        way_make(seed, &way, name);
+        check_ways(&way, 1);
+    }
+}
+
 int main(void)
 {
     sh_log_set_level(SH_LOG_ERROR);
@@ -766,6 +832,7 @@ int main(void)
         cmocka_unit_test(nor_does_one_of_a_pipeline),
         cmocka_unit_test(nor_does_one_that_is_stopped_there_until_it_is_given_up),
         cmocka_unit_test(nor_does_rank_0_whose_place_another_process_takes),
+        cmocka_unit_test(nor_do_faults_at_any_point),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
 }
