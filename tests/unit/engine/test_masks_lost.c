@@ -54,6 +54,11 @@ static const struct ask {
     {"gbnf", "root ::= word (\" \" word)* \".\"\nword ::= [A-Z]? [a-z]{1,9}", 1.2, 1, 0, 0, TOP},
 };
 
+static int answer_max(void)
+{
+    return test_is_short() ? ANSWER / 2 : ANSWER;
+}
+
 struct answer {
     atomic_int count;
     atomic_bool done, lost;
@@ -228,10 +233,13 @@ static const sh_ops *watched_ops; /* of the device underneath */
 static bool plan_draws, logits_made;
 static int products; /* of this pass */
 
-/* A fault that is due at a point that does not come is due at the next one. */
+/* A fault that is due at a point that does not come is due at the next one, and not before the loss
+ * by the one before was noticed: a pipeline goes on for a while. */
 static void on_point(fault_point point)
 {
-    const struct fault *f = &own_way->faults[atomic_load(&world->struck)];
+    int struck = atomic_load(&world->struck);
+    const struct fault *f = &own_way->faults[struck];
+    if (struck > atomic_load(&world->noticed) && struck > atomic_load(&world->before)) return;
     if (f->plan == 0 || atomic_load(&world->plans) < f->plan || point < f->point) return;
     if (point == AT_OP && products < f->op) return;
     strike(f);
@@ -381,7 +389,7 @@ static void ask(sh_engine *engine, int id)
                           .prompt_count = (size_t)count,
                           .answered = answered,
                           .replayed = so_far->lost,
-                          .max_tokens = ANSWER,
+                          .max_tokens = answer_max(),
                           .min_tokens = a->min_tokens,
                           .stop_ids = stop_ids,
                           .stop_id_count = SH_COUNT_OF(stop_ids),
@@ -641,7 +649,7 @@ static void run(const struct way *way, struct answer *out)
         assert_int_equal(atomic_load(&world->losses), fault_count(way) - world->before);
     /* Every draw of such a grammar needs a mask that was not made before. */
     if (fault_count(way) == 0 && way->all_new)
-        assert_int_equal(atomic_load(&world->made), ASKS * ANSWER);
+        assert_int_equal(atomic_load(&world->made), ASKS * answer_max());
     munmap(world, sizeof(*world));
 }
 
@@ -672,7 +680,7 @@ static void check_ways(const struct way *ways, size_t count)
     };
     run(&quiet, want);
     for (int i = 0; i < ASKS; i++) assert_true(want[i].count > 0);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < (test_is_short() ? 1 : count); i++) {
         run(&ways[i], got);
         check_same(&ways[i], want, got);
     }
@@ -740,7 +748,7 @@ TEST(nor_does_one_of_a_pipeline)
         .drafts = 4,
         .faults = {{KILL_WAITING, AT_LOGITS, 1, 4}, {KILL, AT_LOGITS, 1, 9}}};
     check_ways(ways, SH_COUNT_OF(ways));
-    check_ways(&mixed, 1);
+    if (!test_is_short()) check_ways(&mixed, 1);
 }
 
 TEST(nor_does_one_that_is_stopped_there_until_it_is_given_up)
@@ -792,7 +800,7 @@ static void way_make(uint64_t seed, struct way *way, char name[64])
     } grids[] = {{2, 1}, {3, 1}, {1, 2}, {2, 2}, {1, 3}};
     static const fault_kind kinds[] = {KILL, KILL, KILL, KILL_WAITING, KILL_RANK_0, STOP_A_WHILE};
     uint64_t random = seed;
-    size_t grid = pick(&random, SH_COUNT_OF(grids));
+    size_t grid = seed % SH_COUNT_OF(grids);
     int size = grids[grid].tensor * grids[grid].stages, plan = 0;
     *way = (struct way){.name = name,
                         .tensor = grids[grid].tensor,
@@ -814,7 +822,7 @@ static void way_make(uint64_t seed, struct way *way, char name[64])
 TEST(nor_do_faults_at_any_point)
 {
     UNUSED_STATE;
-    uint64_t rounds = test_is_short() ? 1 : getenv("SHOAL_TEST_FULL") == NULL ? 4 : 60;
+    uint64_t rounds = getenv("SHOAL_TEST_FULL") != NULL ? 60 : test_is_short() ? 0 : 3;
     for (uint64_t seed = 1; seed <= rounds; seed++) {
         struct way way;
         char name[64];
