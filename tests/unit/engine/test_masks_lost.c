@@ -468,21 +468,6 @@ static pid_t rank_0_start(const struct way *way, const char *where, int fd, bool
 
 /* ---- other ranks ---- */
 
-static sh_status work_once(sh_model_group *model_group, sh_group_opts *opts, sh_err *err)
-{
-    sh_group *group = NULL;
-    sh_status status = sh_group_open(opts, &group, err);
-    if (status == SH_OK) status = sh_model_group_join(model_group, group, err);
-    if (status == SH_OK) {
-        opts->mesh.last_epoch = sh_group_epoch(group);
-        opts->mesh.last_left = sh_group_left(group);
-        status = sh_model_group_work(model_group, err);
-    }
-    sh_group_close(group);
-    return status;
-}
-
-/* As in the program: a lost group is joined again, until rank 0 says that it stops. */
 static pid_t worker_start(const struct way *way, int rank, const char *where)
 {
     pid_t pid = fork();
@@ -491,19 +476,11 @@ static pid_t worker_start(const struct way *way, int rank, const char *where)
     sh_model_group *model_group = NULL;
     sh_model_group_opts opts = engine_opts(way).model_group;
     sh_group_opts own = rank_opts(way, rank, where, -1);
-    sh_deadline end = sh_deadline_in_ms(RUN_MS);
     opts.draws = sh_engine_draws(opts.slots);
-    sh_status status = sh_model_group_open(&opts, &model_group, &err);
-    if (status == SH_OK) {
-        status = work_once(model_group, &own, &err);
-        while (status != SH_OK && !sh_deadline_passed(end)) {
-            sh_sleep_ms(20);
-            status = work_once(model_group, &own, &err);
-        }
-    }
-    sh_model_group_close(model_group);
-    if (status != SH_OK) fprintf(stderr, "rank %d: %s\n", rank, err.text);
-    _exit(status == SH_OK ? 0 : 1);
+    if (sh_model_group_open(&opts, &model_group, &err) == SH_OK)
+        rank_run_again(model_group, &own, RUN_MS);
+    fprintf(stderr, "rank %d: %s\n", rank, err.text);
+    _exit(1);
 }
 
 /* ---- the test ---- */
@@ -520,7 +497,7 @@ static bool is_rank(const struct cluster *c, int rank)
     return rank < c->way->tensor * c->way->stages;
 }
 
-static void rank_start(struct cluster *c, int rank, bool again)
+static void process_start(struct cluster *c, int rank, bool again)
 {
     pid_t pid = rank == 0 ? rank_0_start(c->way, c->where, c->fd, again)
                           : worker_start(c->way, rank, c->where);
@@ -575,7 +552,7 @@ static void recover(struct cluster *c, int number)
     switch (f->kind) {
     case KILL_RANK_0:
         bury(c, 0);
-        rank_start(c, 0, true);
+        process_start(c, 0, true);
         break;
     case STOP_A_WHILE:
         check_noticed(c, number);
@@ -583,7 +560,7 @@ static void recover(struct cluster *c, int number)
         break;
     case STOP:
         check_noticed(c, number);
-        rank_start(c, f->rank, true);
+        process_start(c, f->rank, true);
         c->stopped = pid;
         break;
     default:
@@ -592,7 +569,7 @@ static void recover(struct cluster *c, int number)
         if (c->way->without)
             atomic_store(&world->pids[f->rank], 0);
         else
-            rank_start(c, f->rank, true);
+            process_start(c, f->rank, true);
     }
 }
 
@@ -623,7 +600,7 @@ static void run(const struct way *way, struct answer *out)
     world = mmap(NULL, sizeof(*world), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(world != MAP_FAILED);
     c.fd = listen_somewhere(c.where);
-    for (int r = 0; is_rank(&c, r); r++) rank_start(&c, r, false);
+    for (int r = 0; is_rank(&c, r); r++) process_start(&c, r, false);
     for (int i = 1; i <= fault_count(way); i++) {
         atomic_store(&world->allowed, i);
         await(&c, &world->struck, i, RUN_MS, "a fault did not come");
