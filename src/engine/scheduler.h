@@ -84,9 +84,11 @@ void sh_sched_vectors(sh_sched *sched, const float *vectors, int width);
  */
 void sh_sched_outputs(sh_sched *sched, const void *outputs, int hidden);
 
-/* Takes the results of a plan: a pick for each of its draws, and how long the step took. */
-void sh_sched_commit(sh_sched *sched, const sh_step_plan *step, const sh_pick *picks,
-                     double step_s);
+/* Takes the results of a plan: a pick for each of its draws, and how long the step took.
+ * `alone_s`: how long it takes when no other is in the pipeline, whose stages it would have to wait
+ * for. */
+void sh_sched_commit(sh_sched *sched, const sh_step_plan *step, const sh_pick *picks, double step_s,
+                     double alone_s);
 
 /* Whether any request is waiting or running. */
 bool sh_sched_busy(const sh_sched *sched);
