@@ -196,10 +196,10 @@ static void sched_open(sh_engine *e)
                           .whole = config->bidirectional,
                           .headless = config->headless,
                           .rope_original = longrope ? config->rope[0].original_context : 0};
-    sh_sched_stats so_far = e->sched == NULL ? (sh_sched_stats){0} : *sh_sched_stats_of(e->sched);
-    sh_sched_free(e->sched);
+    sh_sched *before = e->sched;
     e->sched = sh_sched_create(&opts, e->blocks, on_event, e);
-    sh_sched_carry(e->sched, &so_far);
+    if (before != NULL) sh_sched_carry(e->sched, before);
+    sh_sched_free(before);
     flights_free(e);
     e->stats.stages = sh_model_group_stages(e->model_group);
     e->flights = sh_alloc_array((size_t)e->stats.stages, sizeof(*e->flights));

@@ -597,8 +597,9 @@ const sh_sched_stats *sh_sched_stats_of(sh_sched *s)
     return &s->stats;
 }
 
-void sh_sched_carry(sh_sched *s, const sh_sched_stats *so_far)
+void sh_sched_carry(sh_sched *s, const sh_sched *before)
 {
-    s->stats = *so_far;
+    s->stats = before->stats;
     s->stats.waiting = s->stats.running = 0;
+    sh_sched_draft_carry(s, before);
 }

@@ -93,8 +93,8 @@ void sh_sched_commit(sh_sched *sched, const sh_step_plan *step, const sh_pick *p
 /* Whether any request is waiting or running. */
 bool sh_sched_busy(const sh_sched *sched);
 
-/* Continues the counters of an earlier scheduler. */
-void sh_sched_carry(sh_sched *sched, const sh_sched_stats *so_far);
+/* Continues the counters of an earlier scheduler, and takes over what it knew of drafts. */
+void sh_sched_carry(sh_sched *sched, const sh_sched *before);
 const sh_sched_stats *sh_sched_stats_of(sh_sched *sched);
 
 #endif

@@ -22,7 +22,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-static const double LOSS_SHARE = 0.02;
+static const double LOSS_SHARE = 0.015;
 static const double FIRST_SHARE = 0.02; /* of the answer to come: a credit to begin with */
 static const double DEBT_MAX = 16;      /* steps */
 static const double CREDIT_MAX_S = 60;  /* what was saved long ago counts for nothing */
@@ -362,14 +362,34 @@ static void orders_run(sh_sched *s)
     d->order_count = 0;
 }
 
-/* A head that misses something can start anew after it. */
+/* Whether drafts of a head are worth their time, as far as is known. */
+static bool head_pays(const sh_sched *s)
+{
+    const sh_sched_drafting *d = &s->drafting;
+    int count = d->decoding > 0 ? d->decoding : 1;
+    sh_step_outlook step = {.times = &d->times,
+                            .tokens = count,
+                            .overlap = 1,
+                            .answers = count,
+                            .seconds = sh_step_times_of(&d->times, count)};
+    sh_draft_offer offer = {.most = model_drafts_max(s),
+                            .rate = sh_draft_rate_of(model_rate(s), FIRST_RATES[SH_DRAFT_HEAD]),
+                            .draft_s = sh_drafter_step_s(s->opts.drafter, count) / count};
+    return sh_draft_choose(&step, &offer).drafts > 0;
+}
+
+/* A head that misses something can start anew after it. One that does not pay sees something now
+ * and then, to be tried. */
 void sh_sched_draft_see(sh_sched *s, const sh_sequence *seq, const sh_seen *seen)
 {
     sh_err err;
     sh_drafter *drafter = s->opts.drafter;
     if (drafter == NULL) return;
+    double cost_s = seen->count * sh_drafter_token_s(drafter);
     s->drafting.risked_s = 0;
-    if (!affords(s, seq, seen->count * sh_drafter_token_s(drafter))) return;
+    if (!s->opts.drafts_always &&
+        !(head_pays(s) ? affords(s, seq, cost_s) : probe(s, seq, SH_DRAFT_HEAD, cost_s)))
+        return;
     drafter_used(s, sh_drafter_see(drafter, seq, seen, &err), &err);
 }
 
@@ -431,6 +451,16 @@ void sh_sched_draft_ended(sh_sched *s, const sh_sequence *seq)
     if (answered == 0) return;
     if (d->ended < USUAL_OF) d->ended++;
     d->usual_answer += (answered - d->usual_answer) / d->ended;
+}
+
+void sh_sched_draft_carry(sh_sched *s, const sh_sched *before)
+{
+    const sh_sched_drafting *from = &before->drafting;
+    sh_sched_drafting *d = &s->drafting;
+    for (int i = 0; i < SH_DRAFT_SOURCES; i++) d->rates[i] = from->rates[i];
+    d->credit_s = from->credit_s;
+    d->ended = from->ended;
+    d->usual_answer = from->usual_answer;
 }
 
 void sh_sched_draft_planned(sh_sched *s, const sh_step_plan *step)

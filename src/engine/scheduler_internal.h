@@ -104,6 +104,9 @@ void sh_sched_draft_planned(sh_sched *sched, const sh_step_plan *step);
 /* The oldest plan was committed. It had so many tokens and took so long; see sh_sched_commit(). */
 void sh_sched_draft_measure(sh_sched *sched, int tokens, double alone_s);
 
+/* Takes over what another scheduler has learned, but not the times: its group was another. */
+void sh_sched_draft_carry(sh_sched *sched, const sh_sched *before);
+
 /* A sequence has ended. */
 void sh_sched_draft_ended(sh_sched *sched, const sh_sequence *seq);
 
