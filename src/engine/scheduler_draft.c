@@ -8,13 +8,14 @@
  * that source were right in this sequence and, while there were few, in all. So text that repeats
  * itself is copied while that works, and the model is asked otherwise.
  *
- * Three exceptions keep the rule honest. A source that is not worthwhile is still tried now and
- * then, or it could never recover; such probes may take PROBES_SHARE of the time. The draft model
- * must have computed the whole sequence before it can draft, which only a long enough answer pays
- * back. How long an answer will be is not known: it is expected to go on for as long as it has been
- * going on. And what is expected may be wrong, above all at first. So each source has a credit of
- * time that it may lose: it grows by LOSS_SHARE of all time and by what its drafts save, and what
- * they take is taken from it. Once it is spent, there are no drafts until it has grown again. */
+ * Four things keep the rule honest. A source that is not worthwhile is still tried now and then, or
+ * it could never recover; such probes have a small share of the time. Some steps have no drafts,
+ * since those are what drafts are judged by. The draft model must have computed the whole sequence
+ * before it can draft, which only a long enough answer pays back: it is expected to go on for as
+ * long as it has been going on, or as most do. And what is expected may be wrong, above all at
+ * first. So there is a credit of time that drafts may lose: it grows by LOSS_SHARE of all time and
+ * by what drafts save, what they take is taken from it, and no drafts are made that could lose more
+ * than is left. */
 #include "engine/scheduler_internal.h"
 
 #include "base/log.h"
@@ -23,9 +24,9 @@
 #include <stdlib.h>
 
 static const double LOSS_SHARE = 0.015;
-static const double FIRST_SHARE = 0.02; /* of the answer to come: a credit to begin with */
-static const double DEBT_MAX = 16;      /* steps */
-static const double CREDIT_MAX_S = 60;  /* what was saved long ago counts for nothing */
+static const double FIRST_SHARE = 0.02; /* of the answer to come: may be lost on top of that */
+static const double CREDIT_MAX_S = 60;  /* what was saved long ago counts for nothing, ... */
+static const double DEBT_MAX = 16;      /* ... nor, in steps, what was lost */
 static const double PROBES_MAX_S = 10;
 static const double SEQUENCE_MEMORY = 32; /* drafts of a sequence that count for its rates */
 static const double ALL_MEMORY = 128;     /* drafts of all sequences */

@@ -233,6 +233,23 @@ TEST(times_of_steps_that_were_not_measured_are_guessed_low)
     assert_true(sh_step_times_of(&t, 32) < 1.2);
 }
 
+/* A chunk of a prompt that was measured once must not make drafts next to it look dear. */
+TEST(what_drafts_risk_is_not_guessed_low_and_what_they_added_not_high)
+{
+    UNUSED_STATE;
+    sh_step_times t = {0};
+    assert_true(sh_step_times_at_most(&t, 1) == 0);
+    assert_true(sh_step_times_added(&t, 3, 2) == 0);
+    for (int i = 0; i < 3; i++) sh_step_times_add(&t, 1, 0.1);
+    assert_float_equal(sh_step_times_at_most(&t, 1), 0.1, 1e-9);
+    assert_float_equal(sh_step_times_at_most(&t, 3), 0.3, 1e-9);
+    sh_step_times_add(&t, 33, 0.1 + 32 * 0.05);
+    assert_float_equal(sh_step_times_at_most(&t, 3), 0.2, 1e-9);
+    assert_float_equal(sh_step_times_added(&t, 33, 2), 0.1, 1e-9);
+    assert_true(sh_step_times_added(&t, 33, 0) == 0);
+    assert_true(sh_step_times_at_most(&t, 200) > sh_step_times_at_most(&t, 33));
+}
+
 TEST(a_rate_counts_drafts_up_to_the_first_wrong_one)
 {
     UNUSED_STATE;
@@ -273,6 +290,7 @@ int main(void)
         cmocka_unit_test(a_source_that_was_wrong_is_tried_again),
         cmocka_unit_test(a_draft_model_catches_up_in_pieces_and_only_for_long_answers),
         cmocka_unit_test(times_of_steps_that_were_not_measured_are_guessed_low),
+        cmocka_unit_test(what_drafts_risk_is_not_guessed_low_and_what_they_added_not_high),
         cmocka_unit_test(a_rate_counts_drafts_up_to_the_first_wrong_one),
         cmocka_unit_test(drafts_whose_failure_is_expensive_must_be_likely),
     };

@@ -485,7 +485,8 @@ TEST(a_prompt_does_not_hold_up_a_stream_in_another_stage)
     struct ask stream = {.count = 80, .max = 50}, prompt = {.prompt = {1}, .count = 128, .max = 5};
     submit(b, 0, &stream);
     assert_true(sh_sched_plan(b->sched, b->plan));
-    sh_sched_commit(b->sched, b->plan, picks, 80 * 0.02, 80 * 0.02); /* 50 tokens in the second of a stall */
+    sh_sched_commit(b->sched, b->plan, picks, 80 * 0.02,
+                    80 * 0.02); /* 50 tokens in the second of a stall */
     assert_true(sh_sched_plan(b->sched, b->plan));
     submit(b, 1, &prompt);
     assert_true(sh_sched_plan(b->sched, second));
