@@ -20,6 +20,7 @@
 sh_sched *sh_sched_create(const sh_sched_opts *opts, sh_blocks *blocks, sh_emit_fn emit, void *ctx)
 {
     sh_sched *s = sh_alloc(sizeof(*s));
+    SH_ASSERT(opts->stages_in_flight > 0);
     s->opts = *opts;
     s->blocks = blocks;
     s->emit = emit;
@@ -29,6 +30,8 @@ sh_sched *sh_sched_create(const sh_sched_opts *opts, sh_blocks *blocks, sh_emit_
     s->chosen = sh_alloc_array((size_t)opts->limits.slots, sizeof(sh_sequence *));
     s->drafting.orders = sh_alloc_array((size_t)opts->limits.slots, sizeof(sh_draft_order));
     s->drafting.offers = sh_alloc_array((size_t)opts->limits.slots, sizeof(sh_draft_offer));
+    s->drafting.flying = sh_alloc_array((size_t)opts->stages_in_flight, sizeof(sh_sched_flight));
+    s->drafting.usual_answer = SH_SCHED_USUAL_ANSWER;
     if (opts->drafter != NULL) s->drafting.drafter_s = sh_drafter_busy_s(opts->drafter);
     sh_marks_init(&s->marks, opts->limits.vocab);
     s->masks = sh_mask_table_create(opts->limits.masks);
@@ -84,6 +87,7 @@ void sh_sched_free(sh_sched *s)
     free(s->chosen);
     free(s->drafting.orders);
     free(s->drafting.offers);
+    free(s->drafting.flying);
     sh_marks_reset(&s->marks);
     sh_mask_table_free(s->masks);
     sh_mask_maker_free(s->maker);
@@ -248,7 +252,7 @@ static void slot_give_up(sh_sched *s, sh_sequence *seq)
     s->leaves[s->leave_count++] = seq->slot;
     s->slots[seq->slot] = NULL;
     if (s->opts.drafter != NULL) sh_drafter_leave(s->opts.drafter, seq->slot);
-    seq->followed = false;
+    seq->followed = seq->probed = false;
     sh_sequence_stop(seq, s->blocks);
 }
 
@@ -256,6 +260,7 @@ static void slot_give_up(sh_sched *s, sh_sequence *seq)
 static void sequence_end(sh_sched *s, sh_sequence *seq)
 {
     if (seq->slot >= 0) {
+        sh_sched_draft_ended(s, seq);
         slot_give_up(s, seq);
     } else {
         list_remove(&s->waiting, seq);
@@ -582,7 +587,8 @@ static void commit_one(sh_sched *s, const sh_step_seq *q, const sh_pick *picks, 
     }
 }
 
-void sh_sched_commit(sh_sched *s, const sh_step_plan *step, const sh_pick *picks, double step_s)
+void sh_sched_commit(sh_sched *s, const sh_step_plan *step, const sh_pick *picks, double step_s,
+                     double alone_s)
 {
     sh_sched_join_masks(s);
     /* Only steps with a sizeable prompt chunk show what a prompt token costs. */
@@ -601,7 +607,7 @@ void sh_sched_commit(sh_sched *s, const sh_step_plan *step, const sh_pick *picks
         token += q->token_count;
         if (q->pool_ends) s->vectors += s->vector_width;
     }
-    sh_sched_draft_measure(s, step->token_count, step_s);
+    sh_sched_draft_measure(s, step->token_count, alone_s);
     s->vectors = NULL;
     s->outputs = NULL;
 }
@@ -628,8 +634,9 @@ const sh_sched_stats *sh_sched_stats_of(sh_sched *s)
     return &s->stats;
 }
 
-void sh_sched_carry(sh_sched *s, const sh_sched_stats *so_far)
+void sh_sched_carry(sh_sched *s, const sh_sched *before)
 {
-    s->stats = *so_far;
+    s->stats = before->stats;
     s->stats.waiting = s->stats.running = 0;
+    sh_sched_draft_carry(s, before);
 }

@@ -304,7 +304,7 @@ static void bench_step(struct bench *b)
     if (plan->outputs)
         sh_sched_outputs(b->sched, sh_model_group_outputs(b->group, plan),
                          sh_model_group_config(b->group)->hidden);
-    sh_sched_commit(b->sched, plan, b->picks, 10); /* seconds: drafts are cheap next to that */
+    sh_sched_commit(b->sched, plan, b->picks, 10, 10); /* seconds: drafts are cheap next to that */
 }
 
 static void lose_all(struct bench *b)

@@ -160,7 +160,7 @@ static bool bench_step(struct bench *b)
     if (!sh_sched_plan(b->sched, b->plan)) return false;
     if (b->plan->token_count > b->longest_step) b->longest_step = b->plan->token_count;
     model_run(b, picks);
-    sh_sched_commit(b->sched, b->plan, picks, 1e-3);
+    sh_sched_commit(b->sched, b->plan, picks, 1e-3, 1e-3);
     return true;
 }
 
@@ -396,24 +396,24 @@ TEST(after_a_wrong_draft_a_fixed_state_continues_at_the_block_border)
         submit(b, 0, &ask);
         assert_true(sh_sched_plan(b->sched, b->plan));
         assert_int_equal(b->plan->seqs[0].draw_count, 1);
-        sh_sched_commit(b->sched, b->plan, &(sh_pick){.id = PROMPT % 8 + 1}, 1e-3);
+        sh_sched_commit(b->sched, b->plan, &(sh_pick){.id = PROMPT % 8 + 1}, 1e-3, 1e-3);
         assert_true(sh_sched_plan(b->sched, b->plan));
         assert_int_equal(b->plan->seqs[0].pos, PROMPT);
         assert_int_equal(b->plan->seqs[0].draw_count, 5);
         /* Two of the four drafts are right. */
         for (int i = 0; i < 5; i++) picks[i].id = i == 2 ? 30 : (PROMPT + 1 + i) % 8 + 1;
-        sh_sched_commit(b->sched, b->plan, picks, 1e-3);
+        sh_sched_commit(b->sched, b->plan, picks, 1e-3, 1e-3);
         assert_true(sh_sched_plan(b->sched, b->plan));
         const sh_step_seq *q = &b->plan->seqs[0];
         assert_int_equal(q->pos, fixed == 1 ? SH_KV_BLOCK : PROMPT + 3);
         assert_int_equal(q->pos + q->token_count, PROMPT + 4);
         assert_int_equal(q->draw_count, 1);
         assert_int_equal(b->plan->tokens[q->token_count - 1], 30);
-        sh_sched_commit(b->sched, b->plan, &(sh_pick){.id = 31}, 1e-3);
+        sh_sched_commit(b->sched, b->plan, &(sh_pick){.id = 31}, 1e-3, 1e-3);
         assert_true(sh_sched_plan(b->sched, b->plan));
         assert_int_equal(b->plan->seqs[0].pos, PROMPT + 4);
         sh_sched_forget(b->sched, 1);
-        sh_sched_commit(b->sched, b->plan, picks, 1e-3);
+        sh_sched_commit(b->sched, b->plan, picks, 1e-3, 1e-3);
         bench_close(b);
     }
 }
@@ -516,8 +516,8 @@ TEST(plans_in_flight_share_the_requests_evenly)
         assert_true(sh_sched_plan(b->sched, second));
         assert_int_equal(b->plan->seq_count, SLOTS / 2);
         assert_int_equal(second->seq_count, SLOTS / 2);
-        sh_sched_commit(b->sched, b->plan, picks, 1e-3);
-        sh_sched_commit(b->sched, second, picks, 1e-3);
+        sh_sched_commit(b->sched, b->plan, picks, 1e-3, 1e-3);
+        sh_sched_commit(b->sched, second, picks, 1e-3, 1e-3);
     }
     sh_step_plan_free(second);
     bench_close(b);
@@ -562,7 +562,8 @@ TEST(a_prompt_does_not_hold_up_a_stream_in_another_stage)
     struct ask stream = {.count = 80, .max = 50}, prompt = {.prompt = {1}, .count = 128, .max = 5};
     submit(b, 0, &stream);
     assert_true(sh_sched_plan(b->sched, b->plan));
-    sh_sched_commit(b->sched, b->plan, picks, 80 * 0.02); /* 50 tokens in the second of a stall */
+    sh_sched_commit(b->sched, b->plan, picks, 80 * 0.02,
+                    80 * 0.02); /* 50 tokens in the second of a stall */
     assert_true(sh_sched_plan(b->sched, b->plan));
     submit(b, 1, &prompt);
     assert_true(sh_sched_plan(b->sched, second));
