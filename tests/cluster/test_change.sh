@@ -115,8 +115,8 @@ check "a host is removed while the group re-forms" reforming
 missing() { call GET /metrics >/dev/null && grep -qE "^shoal_engine_missing_ranks(\{.*\})? $1$" body; } # COUNT
 crashed() { # it cannot start, so nobody says that it leaves when its host is removed
     local program
-    answers 202 running POST /cluster/hosts '{"host":"root@h3"}' && becomes 'has joined: 3 ranks' && within 20 ranks 3 ||
-        return 1
+    answers 202 running POST /cluster/hosts '{"host":"root@h3"}' && becomes 'has joined: 3 ranks' &&
+        within 20 ranks 3 || return 1
     program=$(readlink -f home3/.local/state/shoal/bin/shoal-rank-3)
     chmod a-x "$program" && kill -9 "$(shoals_on 3 | tail -n 1)" && within 60 missing 1 &&
         answers 202 running DELETE /cluster/hosts/3 && becomes 'rank 3 on root@h3 has left: 2 ranks' &&

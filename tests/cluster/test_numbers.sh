@@ -40,7 +40,7 @@ answers() {
         -d '{"prompt": "Once upon a time", "max_tokens": 8, "temperature": 0}' | grep -q '"text":"'
 }
 
-start server serve --ranks 1 --coordinator "127.0.0.1:$meet" --port "$port" --runtime-dir "$work" --degrade-after 1 \
+start server serve --ranks 1 --coordinator "127.0.0.1:$meet" --port "$port" --runtime-dir "$work" --degrade-after -1 \
     --rejoin-after 1
 within $((60 * slow)) group 1
 comes old
@@ -54,5 +54,13 @@ check "rank 0 crashes, and one that joins gets the number of a rank that will be
 signal CONT old
 check "that rank gets another number" within $((60 * slow)) group 3
 check "and the group answers" answers
+kill -STOP "${pid[new]}" # nobody starts its rank again
+pkill -KILL -P "${pid[new]}"
+absent() { # RANKS
+    curl -s -m 5 "http://127.0.0.1:$port/metrics/stream" | head -c 100000 | grep -m 1 -o '"absent":\[[^]]*' |
+        grep -o '"rank":[0-9]*' | tr -d '\n' >absent
+    [ "$(cat absent)" = "$1" ] || { cat absent; return 1; }
+}
+check "a rank that is lost is named by its number, and no other" within $((60 * slow)) absent '"rank":1'
 end
 done_testing
