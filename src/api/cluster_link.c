@@ -1,6 +1,7 @@
 #include "api/cluster_link.h"
 
 #include "api/json_writer.h"
+#include "api/rank_watch.h"
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -19,6 +20,7 @@ struct sh_cluster_link {
     bool running; /* a change, by that state */
     char *why;
     sh_buf change;    /* JSON */
+    uint64_t removed; /* ranks, a bit for each */
     sh_cluster_fn fn; /* of the order that is not answered yet; or NULL */
     void *arg;
     char id[ID_MAX];
@@ -40,6 +42,7 @@ static void state_take(sh_cluster_link *link, const cJSON *packet)
     char *text = cJSON_PrintUnformatted(change);
     const char *state = sh_json_text(change, "state");
     link->known = true;
+    link->removed = sh_rank_set_read(cJSON_GetObjectItemCaseSensitive(packet, "removed"));
     link->running = state != NULL && strcmp(state, "running") == 0;
     free(link->why);
     link->why = why == NULL ? NULL : sh_strdup(why);
@@ -129,6 +132,11 @@ const char *sh_cluster_link_why(const sh_cluster_link *link)
 sh_str sh_cluster_link_change(const sh_cluster_link *link)
 {
     return link->change.len == 0 ? SH_STR("null") : sh_buf_str(&link->change);
+}
+
+uint64_t sh_cluster_link_removed(const sh_cluster_link *link)
+{
+    return link->removed;
 }
 
 void sh_cluster_link_ask(sh_cluster_link *link, const char *id, const char *what, const char *host,

@@ -10,6 +10,8 @@
 #include "base/json.h"
 #include "http/loop.h"
 
+#include <stdint.h>
+
 typedef struct sh_cluster_link sh_cluster_link;
 
 /* How the supervisor has taken an order: code 202, or the status of an error and why. */
@@ -31,6 +33,9 @@ const char *sh_cluster_link_why(const sh_cluster_link *link);
 
 /* The last change, as JSON; "null": there was none. */
 sh_str sh_cluster_link_change(const sh_cluster_link *link);
+
+/* The ranks that were removed from the cluster, a bit for each number. */
+uint64_t sh_cluster_link_removed(const sh_cluster_link *link);
 
 /* host: NULL if the order takes none. fn is called once, unless the order is forgotten before; it
  * may be called at once. */

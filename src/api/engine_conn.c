@@ -145,6 +145,13 @@ static void stats_ask(sh_engine_conn *conn)
     watch_update(conn);
 }
 
+void sh_engine_conn_dismiss(sh_engine_conn *conn, uint64_t ranks)
+{
+    if (conn->client == NULL) return;
+    sh_engine_client_dismiss(conn->client, ranks);
+    watch_update(conn);
+}
+
 bool sh_engine_conn_refresh(sh_engine_conn *conn)
 {
     if (conn->client == NULL) return false;

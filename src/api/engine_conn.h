@@ -48,6 +48,9 @@ void sh_engine_conn_forget(sh_engine_conn *conn, uint64_t id);
 
 int sh_engine_conn_open_count(const sh_engine_conn *conn);
 
+/* These ranks, a bit for each number, are not coming back. */
+void sh_engine_conn_dismiss(sh_engine_conn *conn, uint64_t ranks);
+
 /* Requests stats now, unless a request is pending. False when there is no engine. */
 bool sh_engine_conn_refresh(sh_engine_conn *conn);
 

@@ -251,6 +251,15 @@ static void on_down(void *arg, const sh_err *why)
     sh_api_fresh(m->api);
 }
 
+/* A rank that was removed while the group went on without it could not say that it left. */
+static void removed_dismiss(sh_api_model *m)
+{
+    uint64_t ranks = sh_cluster_link_removed(m->api->cluster) &
+                     sh_rank_set_read(cJSON_GetObjectItemCaseSensitive(m->stats, "missing"));
+    bool ready = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(m->stats, "ready"));
+    if (ready && ranks != 0) sh_engine_conn_dismiss(m->conn, ranks);
+}
+
 /* The stats are kept parsed and as text: most endpoints pass the text on as it is. */
 static void on_stats(void *arg, sh_str text)
 {
@@ -271,6 +280,7 @@ static void on_stats(void *arg, sh_str text)
     if (ranks != NULL) sh_buf_add_text(&m->ranks_text, ranks);
     cJSON_free(ranks);
     sh_rank_watch_take(m->watch, sh_clock_unix_us(), stats);
+    removed_dismiss(m);
     if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(stats, "ready")))
         sh_replay_ready(m->replay, sh_model_info(m)->model_hash);
     sh_api_fresh(m->api);

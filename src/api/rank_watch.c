@@ -1,15 +1,16 @@
-/* A rank is away when the group goes on without it ("missing"), or when the group is lost and the
- * reason names it. If the reason names none, all ranks count as away but rank 0, which is the one
- * that reports. A group that re-forms by plan has lost nobody. */
+/* A rank is away when the group goes on without it ("missing"), or was lost with it
+ * ("lost_ranks"). */
 #include "api/rank_watch.h"
 
 #include "base/alloc.h"
+#include "engine/engine_client.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-enum { RANKS_MAX = 64, HOST_MAX = 256 }; /* as many as a group may have, and a name of DNS */
+enum { RANKS_MAX = SH_ENGINE_RANKS_MAX, HOST_MAX = 256 }; /* a name of DNS */
+
+_Static_assert(RANKS_MAX <= 64, "a bit for each number");
 
 typedef struct {
     bool seen;
@@ -38,73 +39,48 @@ static int rank_number(const cJSON *item)
     return (int)item->valuedouble;
 }
 
-static void hosts_take(sh_rank_watch *watch, const cJSON *stats)
+uint64_t sh_rank_set_read(const cJSON *list)
+{
+    uint64_t ranks = 0;
+    const cJSON *item;
+    cJSON_ArrayForEach(item, list)
+    {
+        int number = rank_number(item);
+        if (number >= 0) ranks |= UINT64_C(1) << number;
+    }
+    return ranks;
+}
+
+/* Notes the hosts of the ranks that are reported, and returns these. */
+static uint64_t reports_take(sh_rank_watch *watch, const cJSON *stats)
 {
     const cJSON *ranks = cJSON_GetObjectItemCaseSensitive(stats, "ranks"), *rank;
+    uint64_t reported = 0;
     cJSON_ArrayForEach(rank, ranks)
     {
         int number = rank_number(cJSON_GetObjectItemCaseSensitive(rank, "rank"));
         const char *host = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(rank, "host"));
         if (number < 0) continue;
+        reported |= UINT64_C(1) << number;
         watch->rank[number].seen = true;
         if (host != NULL) snprintf(watch->rank[number].host, HOST_MAX, "%s", host);
     }
-}
-
-/* The rank that a reason such as "rank 1 (b:7001): connection closed" names; else -1. */
-static int rank_named(const char *reason)
-{
-    for (const char *at = strstr(reason, "rank "); at != NULL; at = strstr(at + 1, "rank ")) {
-        char *end;
-        long number = strtol(at + 5, &end, 10);
-        if (end != at + 5 && number >= 0 && number < RANKS_MAX) return (int)number;
-    }
-    return -1;
-}
-
-static void lost_mark(const cJSON *stats, bool away[RANKS_MAX])
-{
-    const char *why = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(stats, "lost"));
-    static const char planned[] = "the group re-forms";
-    if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(stats, "ready"))) return;
-    if (why == NULL || strncmp(why, planned, sizeof(planned) - 1) == 0) return;
-    int named = rank_named(why);
-    for (int i = 1; i < RANKS_MAX; i++) away[i] = away[i] || named < 0 || named == i;
-    if (named == 0) away[0] = true;
-}
-
-/* Ranks that left the group for good are no longer reported, and are forgotten. */
-static void leavers_forget(sh_rank_watch *watch, const cJSON *stats, const bool away[RANKS_MAX])
-{
-    const cJSON *ranks = cJSON_GetObjectItemCaseSensitive(stats, "ranks"), *rank;
-    bool reported[RANKS_MAX] = {false};
-    cJSON_ArrayForEach(rank, ranks)
-    {
-        int number = rank_number(cJSON_GetObjectItemCaseSensitive(rank, "rank"));
-        if (number >= 0) reported[number] = true;
-    }
-    for (int i = 0; i < RANKS_MAX; i++)
-        if (!reported[i] && !away[i]) watch->rank[i] = (rank_row){0};
+    return reported;
 }
 
 void sh_rank_watch_take(sh_rank_watch *watch, int64_t now_us, const cJSON *stats)
 {
-    const cJSON *number;
-    bool away[RANKS_MAX] = {false};
-    hosts_take(watch, stats);
-    if (stats == NULL) memset(away, true, sizeof(away));
-    cJSON_ArrayForEach(number, cJSON_GetObjectItemCaseSensitive(stats, "missing"))
-    {
-        int i = rank_number(number);
-        if (i >= 0) away[i] = watch->rank[i].seen = true;
-    }
-    if (stats != NULL) {
-        lost_mark(stats, away);
-        leavers_forget(watch, stats, away);
-    }
+    uint64_t reported = reports_take(watch, stats);
+    uint64_t missing = sh_rank_set_read(cJSON_GetObjectItemCaseSensitive(stats, "missing"));
+    uint64_t lost = sh_rank_set_read(cJSON_GetObjectItemCaseSensitive(stats, "lost_ranks"));
+    uint64_t away = stats == NULL ? UINT64_MAX : missing | lost;
     for (int i = 0; i < RANKS_MAX; i++) {
         rank_row *row = &watch->rank[i];
-        if (!row->seen || !away[i])
+        bool is_away = (away >> i & 1) != 0;
+        if ((missing >> i & 1) != 0) row->seen = true;
+        /* One that left the group for good is no longer reported, and is forgotten. */
+        if (!is_away && (reported >> i & 1) == 0) *row = (rank_row){0};
+        if (!row->seen || !is_away)
             row->since_us = 0;
         else if (row->since_us == 0)
             row->since_us = now_us;

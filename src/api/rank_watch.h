@@ -14,6 +14,9 @@
 
 typedef struct sh_rank_watch sh_rank_watch;
 
+/* The numbers of ranks in a list, a bit for each; what is no number of a rank is skipped. */
+uint64_t sh_rank_set_read(const cJSON *list);
+
 sh_rank_watch *sh_rank_watch_create(void);
 void sh_rank_watch_free(sh_rank_watch *watch);
 

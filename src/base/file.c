@@ -271,3 +271,11 @@ char *sh_path_join(const char *dir, const char *name)
     sh_str d = sh_str_of(dir);
     return sh_asprintf("%s%s%s", dir, d.len == 0 || sh_str_ends(d, SH_STR("/")) ? "" : "/", name);
 }
+
+char *sh_path_absolute(const char *path)
+{
+    char *here = path[0] == '/' ? NULL : getcwd(NULL, 0);
+    char *whole = here == NULL ? sh_strdup(path) : sh_path_join(here, path);
+    free(here);
+    return whole;
+}

@@ -78,4 +78,7 @@ int64_t sh_stat_written_ns(const struct stat *st);
 /* "dir/name", owned by the caller. */
 char *sh_path_join(const char *dir, const char *name);
 
+/* The path as seen from "/", owned by the caller. Links are kept: what they point to may change. */
+char *sh_path_absolute(const char *path);
+
 #endif

@@ -86,6 +86,8 @@ static void allowed_text(const sh_option *row, sh_buf *out)
         break;
     case SH_OPT_CHOICE: sh_buf_addf(out, "one of %s", row->choices); break;
     case SH_OPT_STRING:
+    case SH_OPT_PATH:
+    case SH_OPT_MODEL:
     case SH_OPT_SECRET: sh_buf_add_text(out, "non-empty text"); break;
     }
 }
@@ -128,6 +130,8 @@ static sh_status value_store(sh_options *opts, const sh_option *row, const char 
         break;
     case SH_OPT_CHOICE: ok = choice_has(row->choices, str); /* fall through */
     case SH_OPT_STRING:
+    case SH_OPT_PATH:
+    case SH_OPT_MODEL:
     case SH_OPT_SECRET:
         ok = ok && str.len > 0;
         if (ok) *(const char **)slot(opts, row) = text;
@@ -161,6 +165,27 @@ static const char *joined(sh_options *opts, const char *first, const char *secon
     return kept;
 }
 
+static bool is_beside_file(const sh_option *row, sh_str text)
+{
+    if (row->type == SH_OPT_MODEL)
+        return sh_str_starts(text, SH_STR("./")) || sh_str_starts(text, SH_STR("../"));
+    return row->type == SH_OPT_PATH && text.len > 0 && strchr("/[{", text.ptr[0]) == NULL &&
+           !sh_str_is(text, "-") && !sh_str_starts(text, SH_STR("~/"));
+}
+
+/* The text to keep: paths in a file are meant from where the file is, so that it says the same
+ * wherever the program is started. */
+static const char *text_keep(sh_options *opts, const sh_option *row, sh_str text)
+{
+    const char *slash = opts->path == NULL ? NULL : strrchr(opts->path, '/');
+    if (slash == NULL || !is_beside_file(row, text)) return sh_arena_str(&opts->arena, text).ptr;
+    char *path = sh_asprintf("%.*s/%.*s", (int)(slash - opts->path), opts->path, (int)text.len,
+                             text.ptr);
+    const char *kept = sh_arena_str(&opts->arena, sh_str_of(path)).ptr;
+    free(path);
+    return kept;
+}
+
 /* Sources are ordered by precedence (see sh_option_source): a value from a weaker source than the
  * current one is dropped without looking at it. */
 static sh_status option_take(sh_options *opts, const sh_option *row, sh_option_source source,
@@ -174,7 +199,7 @@ static sh_status option_take(sh_options *opts, const sh_option *row, sh_option_s
     }
     /* The same name twice is fine, the last one wins (a flag repeated in a script). Two different
      * aliases with different values are a mistake whichever we would pick. */
-    const char *copy = sh_arena_str(&opts->arena, text).ptr;
+    const char *copy = text_keep(opts, row, text);
     bool same = state->source == source && state->alias != NULL;
     bool again = same && strcmp(state->alias, name) != 0;
     if (same && !again && row->repeats) copy = joined(opts, state->text, copy);
@@ -375,20 +400,25 @@ static sh_status line_parse(sh_options *opts, sh_str line, line_fn take, sh_err 
     return status;
 }
 
+void sh_options_set_file(sh_options *opts, const char *path)
+{
+    opts->path = path == NULL ? NULL : sh_arena_str(&opts->arena, sh_str_of(path)).ptr;
+    opts->line = 0;
+}
+
 /* opts->path and line are set while the file is read, for the origin of values and for errors. */
 static sh_status lines_parse(sh_options *opts, sh_str rest, const char *path, line_fn take,
                              sh_err *err)
 {
     sh_status status = SH_OK;
     sh_str line;
-    opts->path = sh_arena_str(&opts->arena, sh_str_of(path)).ptr;
+    sh_options_set_file(opts, path);
     for (opts->line = 1; status == SH_OK && sh_str_cut(&rest, '\n', &line); opts->line++) {
         status = line_parse(opts, line, take, err);
         if (status != SH_OK) sh_err_prefix(err, "%s:%d", path, opts->line);
         status = fail_or_collect(opts, status, err);
     }
-    opts->path = NULL;
-    opts->line = 0;
+    sh_options_set_file(opts, NULL);
     return status;
 }
 
@@ -594,23 +624,24 @@ sh_str sh_options_faults(const sh_options *opts)
     return sh_buf_str(&opts->faults);
 }
 
+/* Only files of lines have numbers of lines. */
+static void place_add(const struct value_state *state, sh_buf *out)
+{
+    sh_buf_add_text(out, state->path != NULL ? state->path : source_names[state->source]);
+    if (state->line > 0) sh_buf_addf(out, ":%d", state->line);
+}
+
 const char *sh_options_ignored_text(const sh_options *opts, size_t idx, sh_buf *from)
 {
     const struct value_state *state = &opts->ignored[idx];
     if (state->text == NULL) return NULL;
-    if (state->path != NULL)
-        sh_buf_addf(from, "%s:%d", state->path, state->line);
-    else
-        sh_buf_add_text(from, source_names[state->source]);
+    place_add(state, from);
     return state->text;
 }
 
 static void origin_add(const struct value_state *state, sh_buf *out)
 {
-    if (state->path != NULL)
-        sh_buf_addf(out, "%s:%d", state->path, state->line);
-    else
-        sh_buf_add_text(out, source_names[state->source]);
+    place_add(state, out);
     if (state->source == SH_FROM_ENV || state->source == SH_FROM_DOTENV)
         sh_buf_addf(out, " %s", state->alias);
 }

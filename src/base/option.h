@@ -27,6 +27,9 @@ typedef enum {
     SH_OPT_FLOAT,  /* double in min..max */
     SH_OPT_SIZE,   /* int64_t bytes in min..max: 512, 64K, 1.5G (powers of 1024) */
     SH_OPT_STRING, /* const char *; NULL if unset and without a default */
+    SH_OPT_PATH,   /* like STRING: a file or folder here. A relative one that stands in a file is
+                      relative to that file's folder; "-", "~/x" and JSON are kept as given */
+    SH_OPT_MODEL,  /* like STRING: a path if it begins with "./" or "../", else perhaps a name */
     SH_OPT_SECRET, /* like STRING, never shown */
     SH_OPT_CHOICE, /* const char *, one of `choices` */
 } sh_option_type;
@@ -113,6 +116,9 @@ SH_MUST_CHECK sh_status sh_options_parse_file(sh_options *opts, const char *path
  * name. */
 SH_MUST_CHECK sh_status sh_options_set(sh_options *opts, sh_option_source source, sh_str name,
                                        sh_str text, sh_err *err);
+
+/* The file in which the settings that are set from now on stand, by sh_options_set; NULL: none. */
+void sh_options_set_file(sh_options *opts, const char *path);
 
 /* The members of a JSON settings file. */
 SH_MUST_CHECK sh_status sh_options_parse_json(sh_options *opts, sh_str text, const char *path,

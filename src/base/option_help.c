@@ -80,6 +80,8 @@ static void markdown_allowed(const sh_option *row, sh_buf *out)
     case SH_OPT_FLOAT: sh_buf_addf(out, "%g to %g", row->min, row->max); break;
     case SH_OPT_SIZE: sh_buf_add_text(out, "bytes: 512M, 1.5G"); break;
     case SH_OPT_STRING: sh_buf_add_text(out, "text"); break;
+    case SH_OPT_PATH: sh_buf_add_text(out, "path"); break;
+    case SH_OPT_MODEL: sh_buf_add_text(out, "path or name"); break;
     case SH_OPT_SECRET: sh_buf_add_text(out, "text, never shown"); break;
     case SH_OPT_CHOICE:
         for (const char *p = row->choices; *p != '\0'; p++)

@@ -92,7 +92,9 @@ sh_status sh_options_parse_json(sh_options *opts, sh_str text, const char *path,
     cJSON *top;
     sh_status status = sh_json_parse(text, path, &top, err);
     if (status != SH_OK) return status;
+    sh_options_set_file(opts, path);
     status = object_take(opts, "", top, 0, err);
+    sh_options_set_file(opts, NULL);
     cJSON_Delete(top);
     return status == SH_OK ? SH_OK : sh_err_prefix(err, "%s", path);
 }

@@ -136,6 +136,19 @@ static void text_set(char out[REASON_MAX], sh_str text)
     snprintf(out, REASON_MAX, "%.*s", (int)text.len, text.ptr);
 }
 
+/* Tells rank 0's host which ranks were removed. They say so themselves when they leave the group,
+ * but not if they had crashed before, and were not back yet. */
+static void removed_tell(const struct launch *l)
+{
+    sh_buf line = {0};
+    sh_buf_add_text(&line, SH_LAUNCH_REMOVED);
+    size_t none = line.len;
+    for (int i = 0; i < l->count; i++)
+        if (l->ranks[i].gone && l->ranks[i].leaving) sh_buf_addf(&line, " %d", l->ranks[i].number);
+    if (line.len > none) sh_children_tell(l->children, 0, sh_buf_str(&line));
+    sh_buf_reset(&line);
+}
+
 /* A state of the rank. Until one that was renewed has started anew, its old process is meant. */
 static void state_handle(struct launch *l, int idx, sh_str state)
 {
@@ -193,6 +206,7 @@ static void mark_handle(struct launch *l, int idx, sh_str line)
         snprintf(r->process, sizeof(r->process), "%.*s", (int)rest.len, rest.ptr);
         r->renewed = false;
         state_set(l, idx, SH_STR("start"));
+        if (r->number == 0) removed_tell(l);
     } else if (sh_str_is(word, "ended")) {
         if (r->renewed) return;
         r->restarts++;
@@ -237,7 +251,10 @@ static void on_ended(void *arg, int idx, const char *how, bool restarts)
     snprintf(text, sizeof(text), "%s%s", lost ? "the connection was lost" : how,
              restarts ? "; restarting" : "");
     if (!well) say(l, idx, text);
-    if (r->gone && r->leaving) say(l, idx, "has left");
+    if (r->gone && r->leaving) {
+        say(l, idx, "has left");
+        removed_tell(l);
+    }
     state_set(l, idx, sh_str_of(restarts || well ? "ended" : "failed"));
 }
 
@@ -300,7 +317,10 @@ static void rank_dismiss(struct launch *l, int idx)
     r->leaving = true;
     r->refused[0] = '\0';
     r->gone = !sh_children_ask_to_leave(l->children, idx);
-    if (!r->gone) say(l, idx, "is asked to leave");
+    if (r->gone)
+        removed_tell(l);
+    else
+        say(l, idx, "is asked to leave");
 }
 
 /* Starts and dismisses ranks until they are those of the list. Rank 0 stays in any case. */

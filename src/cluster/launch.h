@@ -27,6 +27,10 @@
 
 #define SH_LAUNCH_MARK '\x01'
 
+/* The first word of a line to the agent of rank 0, before the numbers of the ranks that were
+ * removed. */
+#define SH_LAUNCH_REMOVED "removed"
+
 typedef struct {
     const char *state; /* the launcher's state folder */
     sh_ssh_opts ssh;

@@ -36,11 +36,7 @@ char *sh_state_dir_path(const char *dir)
 {
     if (strcmp(dir, "~") == 0) return sh_strdup(home());
     if (strncmp(dir, "~/", 2) == 0) return sh_path_join(home(), dir + 2);
-    if (dir[0] == '/') return sh_strdup(dir);
-    char *here = getcwd(NULL, 0);
-    char *path = sh_path_join(here == NULL ? "/" : here, dir);
-    free(here);
-    return path;
+    return sh_path_absolute(dir);
 }
 
 /* "~" must be expanded by the other host, so $HOME stays outside the quotes. */

@@ -160,14 +160,12 @@ static void setting_add(void *arg, const sh_option *row, const char *text)
     struct agent *a = arg;
     sh_buf name = {0};
     bool model = strcmp(row->name, "model") == 0;
-    bool below = model && text[0] == '.'; /* in the state folder */
     if (model && a->fetches) {
         sh_cluster_unset(row);
         return;
     }
     sh_option_env_name(&sh_option_rows, row, &name);
-    env_add(a, below ? sh_asprintf("%s=%s%s", name.ptr, a->state, text + 1)
-                     : sh_asprintf("%s=%s", name.ptr, text));
+    env_add(a, sh_asprintf("%s=%s", name.ptr, text));
     sh_buf_reset(&name);
 }
 
@@ -204,8 +202,7 @@ static sh_status env_fill(struct agent *a, sh_err *err)
     if (status == SH_OK) status = sh_hostfile_load(hosts, &file, err);
     if (status == SH_OK) {
         for (int i = 0; i < file->env_count; i++) env_add(a, sh_strdup(file->env[i]));
-        a->fetches = a->rank > 0 && settings.model != NULL && settings.model[0] != '.' &&
-                     !sh_model_is_here(&settings);
+        a->fetches = a->rank > 0 && settings.model != NULL && !sh_model_is_here(&settings);
         sh_options_each_given(opts, setting_add, a);
         status = place_add(a, file, hosts, err);
         a->grace_s = settings.grace;

@@ -224,6 +224,7 @@ struct worker {
     bool loaded;          /* it has had a share of the model */
     atomic_bool stop;
     sh_answerer *answerer;         /* NULL: nobody searches */
+    bool any_number;               /* it was started without one */
     bool joined;                   /* it has been in a group before: its token is right */
     char refusal[SH_ERR_TEXT_MAX]; /* why it was not in a group at the last attempt; "": it was */
     int pause_ms;
@@ -341,6 +342,13 @@ static sh_status group_enter(const sh_settings *s, sh_model_group *model_group, 
     return status;
 }
 
+/* A rank 0 that was restarted may have given the number of this rank away. It knows this rank by
+ * its node id if it did not, so a rank that may have any number is safe to ask for one again. */
+static void number_forget(const struct worker *w, sh_status status, sh_mesh_opts *mesh)
+{
+    if (status == SH_ERR_GROUP && w->any_number) mesh->rank = SH_RANK_ANY;
+}
+
 /* One membership in a group: join, work until released or lost, leave. */
 static sh_status worker_once(struct worker *w, const sh_settings *s, sh_model_group *model_group,
                              sh_ranks *ranks, sh_err *err)
@@ -350,6 +358,7 @@ static sh_status worker_once(struct worker *w, const sh_settings *s, sh_model_gr
     sh_progress(s, "join");
     sh_status status = s->p2p ? sh_p2p_find(ranks, err) : SH_OK;
     if (status == SH_OK) status = group_enter(s, model_group, opts, &group, err);
+    number_forget(w, status, &opts->mesh);
     if (status != SH_OK) return status;
     worker_set_group(w, group);
     sh_log_set_rank(sh_group_number(group, sh_group_rank(group)));
@@ -429,6 +438,7 @@ static sh_status work(const sh_settings *s, sh_model_group_setup *setup, struct 
     sh_load_view *view = NULL;
     pthread_t thread;
     w->settings = s;
+    w->any_number = setup->ranks.opts.mesh.rank == SH_RANK_ANY;
     pthread_mutex_init(&w->lock, NULL);
     if (pthread_create(&thread, NULL, worker_signal_thread, w) != 0)
         return sh_err_set(err, SH_ERR_SYSTEM, "cannot start the signal thread");

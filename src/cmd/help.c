@@ -106,7 +106,9 @@ static void reference(sh_buf *out)
         "`NAME=value` in `.env`, and a line `name = value` in the file given by `--config`. If\n"
         "several of them set it, the first in this order wins. A `.env` that was not named with\n"
         "`--env-file` must belong to you, and cannot set anything that runs code\n"
-        "([security](security.md)).\n\n## Commands\n\n"
+        "([security](security.md)). Paths in a file are relative to the file's folder, others to\n"
+        "the working directory; a model in a file is taken as a path if it begins with `./` or\n"
+        "`../`, or is one from the working directory.\n\n## Commands\n\n"
         "| command | does |\n|---|---|\n");
     for (int i = 0; i < SH_COMMAND_COUNT; i++)
         sh_buf_addf(out, "| `shoal %s` | %s |\n", sh_commands[i]->name, sh_commands[i]->summary);

@@ -85,9 +85,15 @@ static void setting_write(struct settings_text *to, const sh_option *row, const 
     sh_buf_addf(text, single ? "='%s'\n" : "=\"%s\"\n", value);
 }
 
+/* Ranks and the API run in the state folder, but a path is meant from where it was typed. What
+ * exists here is expected under the same path there. Of what does not, only the API's is made
+ * absolute, so that its error names what the user meant; ranks may have it in their own folder. */
 static void setting_take(void *arg, const sh_option *row, const char *value)
 {
-    if (is_handed_on(row)) setting_write(arg, row, value);
+    bool api = !is_for_ranks(row), path = row->type == SH_OPT_PATH && strcmp(value, "-") != 0;
+    char *whole = path && (api || sh_file_exists(value)) ? sh_path_absolute(value) : NULL;
+    if (is_handed_on(row)) setting_write(arg, row, whole != NULL ? whole : value);
+    free(whole);
 }
 
 static void setting_export(void *arg, const sh_option *row, const char *value)

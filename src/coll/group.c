@@ -229,6 +229,11 @@ sh_status sh_group_check(sh_group *group, sh_err *err)
     return err->status;
 }
 
+int sh_group_at_fault(sh_group *group)
+{
+    return group->core->watch == NULL ? -1 : sh_watch_at_fault(group->core->watch);
+}
+
 int sh_group_knocks(sh_group *group, sh_knock out[SH_KNOCKS_MAX])
 {
     return group->core->watch == NULL ? 0 : sh_watch_knocks(group->core->watch, out);

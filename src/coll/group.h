@@ -97,6 +97,8 @@ const uint8_t *sh_group_model(const sh_group *group); /* id of rank 0's model [S
 
 /* SH_OK unless the group has failed, for a rank that is waiting for something else. */
 SH_MUST_CHECK sh_status sh_group_check(sh_group *group, sh_err *err);
+/* The number of the rank that it has failed by; -1: none in particular. */
+int sh_group_at_fault(sh_group *group);
 int sh_group_fd(
     const sh_group *group); /* readable once the group has failed; -1 in a group of one */
 

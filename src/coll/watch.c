@@ -110,6 +110,14 @@ void sh_watch_error(sh_watch *watch, sh_err *out)
     pthread_mutex_unlock(&watch->lock);
 }
 
+int sh_watch_at_fault(sh_watch *watch)
+{
+    pthread_mutex_lock(&watch->lock);
+    int rank = watch->has_notice ? watch->notice.rank : -1;
+    pthread_mutex_unlock(&watch->lock);
+    return rank;
+}
+
 int sh_watch_fd(const sh_watch *watch)
 {
     return watch->fail[0];

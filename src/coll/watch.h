@@ -86,6 +86,9 @@ bool sh_watch_failed(const sh_watch *watch);
 /* The reason: SH_ERR_GROUP and the text that all ranks get. Only after sh_watch_failed. */
 void sh_watch_error(sh_watch *watch, sh_err *out);
 
+/* The number of the rank at fault; -1: none in particular, or the group has not failed. */
+int sh_watch_at_fault(sh_watch *watch);
+
 /* Becomes readable when the group fails, and stays so. */
 int sh_watch_fd(const sh_watch *watch);
 

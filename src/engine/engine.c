@@ -36,7 +36,7 @@ enum {
     REPORT_INTERVAL_NS = 500000000
 };
 
-typedef enum { SUBMIT, CANCEL, DETACH, FORGET, ASK_STATS, STOP } command_kind;
+typedef enum { SUBMIT, CANCEL, DETACH, FORGET, ASK_STATS, DISMISS, STOP } command_kind;
 
 typedef struct {
     command_kind kind;
@@ -432,6 +432,17 @@ static void group_end(sh_engine *e, const sh_err *why)
     if (e->watcher != 0) stats_send(e, e->watcher);
 }
 
+/* Rank 0 reports, so it is not among them. If nobody in particular is at fault, it may be any of
+ * the others. */
+static uint64_t lost_ranks(const sh_engine *e)
+{
+    uint64_t all = 0;
+    int at_fault = e->group == NULL ? 0 : sh_group_at_fault(e->group);
+    for (int i = 1; at_fault < 0 && i < sh_group_size(e->group); i++)
+        all |= UINT64_C(1) << sh_group_number(e->group, i);
+    return at_fault > 0 ? UINT64_C(1) << at_fault : all;
+}
+
 /* A rank was lost. Whatever the cause, the requests are not at fault. */
 static void group_lost(sh_engine *e, const sh_err *why)
 {
@@ -439,6 +450,7 @@ static void group_lost(sh_engine *e, const sh_err *why)
     sh_err lost = *why;
     lost.status = SH_ERR_GROUP;
     e->stats.failures++;
+    e->stats.lost_ranks = lost_ranks(e);
     if (elastic(e)) sh_members_lost(&e->members, e->group, e->model_group);
     group_end(e, &lost);
     if (!can_reform(e) && e->opts.lost_for_good != NULL) e->opts.lost_for_good(e->opts.lost_ctx);
@@ -452,6 +464,7 @@ static void group_change(sh_engine *e, const sh_err *why)
     SH_LOGI("%s", planned.text);
     sh_group_fail(e->group, planned.text);
     e->stats.changes++;
+    e->stats.lost_ranks = 0;
     group_end(e, &planned);
 }
 
@@ -616,6 +629,13 @@ static void submit_run(sh_engine *e, command *c)
     sh_submit_message_reset(&c->submit);
 }
 
+static void ranks_dismiss(sh_engine *e, uint64_t ranks)
+{
+    if (!elastic(e) || !atomic_load(&e->ready)) return; /* who is missing is not settled */
+    sh_members_dismiss(&e->members, ranks);
+    e->stats.missing_count = sh_roster_missing(&e->members.roster, e->stats.missing);
+}
+
 static void command_run(sh_engine *e, command *c)
 {
     switch (c->kind) {
@@ -633,6 +653,7 @@ static void command_run(sh_engine *e, command *c)
         reports_refresh(e);
         stats_send(e, c->owner);
         break;
+    case DISMISS: ranks_dismiss(e, c->id); break;
     case STOP:
         e->stopping = true;
         e->leaving = (int64_t)c->id < 0;
@@ -747,6 +768,11 @@ void sh_engine_detach(sh_engine *e, uint64_t owner, uint64_t id)
 void sh_engine_forget(sh_engine *e, uint64_t owner)
 {
     command_send(e, &(command){.kind = FORGET, .owner = owner});
+}
+
+void sh_engine_dismiss(sh_engine *e, uint64_t ranks)
+{
+    command_send(e, &(command){.kind = DISMISS, .id = ranks});
 }
 
 void sh_engine_ask_stats(sh_engine *e, uint64_t owner)

@@ -12,7 +12,8 @@
  *
  * `owner` is the connection that a request came from; a request is identified by owner and id.
  *
- * Threads: submit, cancel, forget and ask_stats from any; open, start, stop and close by one owner.
+ * Threads: submit, cancel, forget, dismiss and ask_stats from any; open, start, stop and close by
+ * one owner.
  */
 #ifndef SH_ENGINE_ENGINE_H
 #define SH_ENGINE_ENGINE_H
@@ -81,6 +82,7 @@ SH_MUST_CHECK sh_status sh_engine_submit(sh_engine *engine, uint64_t owner,
 void sh_engine_cancel(sh_engine *engine, uint64_t owner, uint64_t id);
 void sh_engine_detach(sh_engine *engine, uint64_t owner, uint64_t id); /* see kept_answers.h */
 void sh_engine_forget(sh_engine *engine, uint64_t owner);
+void sh_engine_dismiss(sh_engine *engine, uint64_t ranks); /* see engine_client.h */
 /* Answered by a STATS event; while the group is re-forming, at once and on the caller's thread. */
 void sh_engine_ask_stats(sh_engine *engine, uint64_t owner);
 

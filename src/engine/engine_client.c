@@ -228,6 +228,13 @@ void sh_engine_client_ask_stats(sh_engine_client *c)
     if (!c->lost && bytes_send(c, &ignored) != SH_OK) return;
 }
 
+void sh_engine_client_dismiss(sh_engine_client *c, uint64_t ranks)
+{
+    sh_err ignored;
+    sh_engine_msg_put_dismiss(&c->out, ranks);
+    if (!c->lost && bytes_send(c, &ignored) != SH_OK) return;
+}
+
 int sh_engine_client_unanswered(const sh_engine_client *c)
 {
     return c->unanswered;

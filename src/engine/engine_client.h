@@ -29,7 +29,8 @@ enum {
     SH_STOP_IDS_MAX = 64,
     SH_RETRY_KEY_MAX = 320,
     SH_LOGIT_BIAS_MAX = 1024,
-    SH_GRAMMAR_PACKED_MAX = 16 << 20 /* bytes of a packed grammar */
+    SH_GRAMMAR_PACKED_MAX = 16 << 20, /* bytes of a packed grammar */
+    SH_ENGINE_RANKS_MAX = 64          /* numbers of ranks are below */
 };
 
 /* How a token is drawn. Zero is not a default: fill from sh_sampling_default(). */
@@ -172,6 +173,8 @@ SH_MUST_CHECK sh_status sh_engine_client_submit(sh_engine_client *client,
 void sh_engine_client_cancel(sh_engine_client *client, uint64_t id);
 void sh_engine_client_detach(sh_engine_client *client, uint64_t id); /* of a request with a key */
 void sh_engine_client_ask_stats(sh_engine_client *client);
+/* These ranks, a bit for each number, are not coming back: the group no longer misses them. */
+void sh_engine_client_dismiss(sh_engine_client *client, uint64_t ranks);
 
 /* Stats requests since the last event from the engine. A running engine answers each one at once,
  * so a count that grows means that it is frozen. */

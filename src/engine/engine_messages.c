@@ -246,6 +246,13 @@ void sh_engine_msg_put_ask_stats(sh_buf *out)
     frame_close(out, frame_open(out, SH_ENGINE_MSG_ASK_STATS));
 }
 
+void sh_engine_msg_put_dismiss(sh_buf *out, uint64_t ranks)
+{
+    size_t at = frame_open(out, SH_ENGINE_MSG_DISMISS);
+    sh_put_uint(out, ranks, 8);
+    frame_close(out, at);
+}
+
 void sh_engine_msg_put_info(sh_buf *out, const sh_engine_info *info)
 {
     size_t at = frame_open(out, SH_ENGINE_MSG_INFO);

@@ -19,6 +19,7 @@ typedef enum {
     SH_ENGINE_MSG_CANCEL,
     SH_ENGINE_MSG_DETACH,
     SH_ENGINE_MSG_ASK_STATS,
+    SH_ENGINE_MSG_DISMISS,
     SH_ENGINE_MSG_INFO, /* from here: sent by the engine */
     SH_ENGINE_MSG_PROGRESS,
     SH_ENGINE_MSG_PROMPT_TOKEN,
@@ -44,6 +45,7 @@ void sh_engine_msg_put_submit(sh_buf *out, const sh_sequence_spec *spec);
 void sh_engine_msg_put_cancel(sh_buf *out, uint64_t id);
 void sh_engine_msg_put_detach(sh_buf *out, uint64_t id);
 void sh_engine_msg_put_ask_stats(sh_buf *out);
+void sh_engine_msg_put_dismiss(sh_buf *out, uint64_t ranks);
 void sh_engine_msg_put_info(sh_buf *out, const sh_engine_info *info);
 void sh_engine_msg_put_event(sh_buf *out, const sh_event *event); /* any kind */
 
@@ -60,7 +62,7 @@ SH_MUST_CHECK sh_status sh_engine_msg_get_submit(sh_str payload, sh_submit_messa
                                                  sh_err *err);
 void sh_submit_message_reset(sh_submit_message *submit);
 
-/* Of CANCEL and DETACH. */
+/* Of CANCEL and DETACH, and the ranks of DISMISS. */
 SH_MUST_CHECK sh_status sh_engine_msg_get_id(sh_str payload, uint64_t *id, sh_err *err);
 /* model_dir is a copy that the caller frees. */
 SH_MUST_CHECK sh_status sh_engine_msg_get_info(sh_str payload, sh_engine_info *out, sh_err *err);

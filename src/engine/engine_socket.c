@@ -276,6 +276,10 @@ static sh_status frame_run(sh_engine_socket *sock, struct client *c,
         status = sh_engine_msg_get_id(frame->payload, &id, err);
         if (status == SH_OK) sh_engine_detach(sock->engine, c->owner, id);
         return status;
+    case SH_ENGINE_MSG_DISMISS:
+        status = sh_engine_msg_get_id(frame->payload, &id, err);
+        if (status == SH_OK) sh_engine_dismiss(sock->engine, id);
+        return status;
     case SH_ENGINE_MSG_ASK_STATS:
         /* The stats follow after the current step, which may take long. Send an empty event at once
          * as a sign of life: see sh_engine_client_unanswered(). */

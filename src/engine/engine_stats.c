@@ -222,7 +222,10 @@ static void group_json(sh_engine_stats *s, sh_model_group *mg, sh_buf *out)
     sh_buf_addf(out, "\"ready\":%s,\"lost\":\"", s->ready ? "true" : "false");
     for (const char *p = s->lost; !s->ready && *p != '\0'; p++)
         if (*p != '"' && *p != '\\') sh_buf_add_char(out, *p);
-    sh_buf_add_text(out, "\",\"missing\":[");
+    sh_buf_add_text(out, "\",\"lost_ranks\":[");
+    for (int i = 0, count = 0; !s->ready && i < SH_RANKS_MAX; i++)
+        if ((s->lost_ranks >> i & 1) != 0) sh_buf_addf(out, "%s%d", count++ == 0 ? "" : ",", i);
+    sh_buf_add_text(out, "],\"missing\":[");
     for (int i = 0; i < s->missing_count; i++)
         sh_buf_addf(out, "%s%d", i == 0 ? "" : ",", s->missing[i]);
     sh_buf_add_text(out, "],");

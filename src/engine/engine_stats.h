@@ -22,6 +22,7 @@ typedef struct {
     int64_t reported_ns;
     bool ready;                 /* the group is formed */
     char lost[SH_ERR_TEXT_MAX]; /* why it is not */
+    uint64_t lost_ranks;        /* by whom, a bit for each number; none if it was planned */
     sh_buf ranks;               /* JSON of the ranks as of when it was last formed */
     sh_hist step, batch_tokens, batch_sequences, queue, ttft, inter_token;
 } sh_engine_stats;

@@ -12,6 +12,8 @@ enum {
     PLANNED_MS = 5000,     /* ranks that are alive need less to come back */
 };
 
+_Static_assert((int)SH_ENGINE_RANKS_MAX == (int)SH_RANKS_MAX, "what clients go by");
+
 void sh_members_init(sh_members *m, int size, int64_t degrade_ms, int64_t rejoin_ms)
 {
     *m = (sh_members){.rejoin_ms = rejoin_ms};
@@ -88,6 +90,16 @@ void sh_members_lost(sh_members *m, sh_group *group, const sh_model_group *mg)
     sh_err ignored;
     leavers_release(m, group, mg, &ignored);
     sh_roster_lost(&m->roster);
+}
+
+void sh_members_dismiss(sh_members *m, uint64_t ranks)
+{
+    int missing[SH_RANKS_MAX], count = sh_roster_missing(&m->roster, missing);
+    for (int i = 0; i < count; i++) {
+        if ((ranks >> missing[i] & 1) == 0) continue;
+        sh_roster_leave(&m->roster, missing[i]);
+        SH_LOGI("rank %d was removed, and is no longer missing", missing[i]);
+    }
 }
 
 static int numbers_of(const sh_group *group, int numbers[SH_RANKS_MAX])

@@ -42,7 +42,7 @@ ranks() { call GET /health >/dev/null && grep -q "\"world_size\":$1," body; }
 question='{"messages":[{"role":"user","content":"Say hello"}],"max_tokens":8,"temperature":0}'
 
 exits 0 on1 "$shoal" launch --hostfile hosts.json --port 8100 --grace 2 --rejoin-after 1 \
-    --api-key-file "$work/keys.txt" --detach || { cat err; echo "not ok 1 - the cluster starts"; exit 1; }
+    --api-key-file keys.txt --detach || { cat err; echo "not ok 1 - the cluster starts"; exit 1; }
 rm err # check shows it
 
 begins() { answers 200 '"allowed":true,"forbidden":null,"launched":true,"unavailable":null' GET /cluster; }
@@ -112,6 +112,17 @@ reforming() { # a rank is killed, and a change asked for at once
         [ -z "$(shoals_on 3)" ]
 }
 check "a host is removed while the group re-forms" reforming
+missing() { call GET /metrics >/dev/null && grep -qE "^shoal_engine_missing_ranks(\{.*\})? $1$" body; } # COUNT
+crashed() { # it cannot start, so nobody says that it leaves when its host is removed
+    local program
+    answers 202 running POST /cluster/hosts '{"host":"root@h3"}' && becomes 'has joined: 3 ranks' &&
+        within 20 ranks 3 || return 1
+    program=$(readlink -f home3/.local/state/shoal/bin/shoal-rank-3)
+    chmod a-x "$program" && kill -9 "$(shoals_on 3 | tail -n 1)" && within 60 missing 1 &&
+        answers 202 running DELETE /cluster/hosts/3 && becomes 'rank 3 on root@h3 has left: 2 ranks' &&
+        within 30 missing 0 && grep -q 'rank 3 was removed, and is no longer missing' $log
+}
+check "a host is removed whose rank has crashed and does not come back; nobody misses it" crashed
 drains() {
     within 30 answers 200 '"ok":true' GET /health && answers 200 '"draining":true' POST /cluster/drain '{}' &&
         answers 503 "being drained" POST /v1/chat/completions "$question" &&

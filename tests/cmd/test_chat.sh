@@ -24,6 +24,12 @@ pastes() {
         asked '["All: one\ntwö\n\nthree!"]'
 }
 check "pasted lines stay together" pastes
+long_paste() { # of 1.2 MiB, in which each line would be a message
+    local text; text=$(yes 'never said' | head -c 1250000 | tr '\n' '~' | sed 's/~/\\r/g')
+    typed "short\\x1b[200~$text\\x1b[201~ but fine\\r" '/save talk.json\r' '/exit\r' &&
+        asked '["short but fine"]' && grep -q "the pasted text is longer than 1 MiB, and was dropped" out
+}
+check "a paste that is too long is dropped whole, and that is said" long_paste
 interrupts() { # one and a message between do not leave
     typed 'a\x03' 'b\r' 'c\x03' '\x03' && grep -q "Ctrl-C again, or /exit, leaves the chat" out
 }
@@ -35,6 +41,16 @@ history() {
         gives 600 stat -c %a state/chat_history
 }
 check "the next chat has the history, which is private" history
+killed() { # in the middle of an answer, as a second Ctrl-C ends it
+    local chat rc
+    printf '%s\n' 'keepme\r' | timeout 120 "$root/tests/cmd/typed.py" '\x1b[?2004h> ' "$shoal" chat \
+        --model "$root/models/demo" --max-tokens 100000 --state-dir "$work/killed" >out & chat=$!
+    within 60 grep -q keepme killed/chat_history; rc=$?
+    kill -KILL "$(pgrep -f "^$shoal chat.*--state-dir $work/killed")"
+    wait $chat
+    return $rc
+}
+check "a chat that ends in the middle of an answer has kept its history" killed
 mkdir full
 full_disk() {
     mkdir -m 700 full/state && cp state/chat_history full/state/ && ! head -c 60000 /dev/zero >full/rest

@@ -47,7 +47,7 @@ in_json() {
     "$shoal" serve --config json --print-config >out
     local line
     for line in "port = 81" "token = (hidden)" "log-level = warn" "host = ::1"; do
-        grep -qxF "$line  # file" out || { echo "$line"; return 1; }
+        grep -qxF "$line  # json" out || { echo "$line"; return 1; }
     done
 }
 check "a settings file in JSON: by flags, by variables and by sections" in_json

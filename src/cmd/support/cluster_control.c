@@ -32,6 +32,7 @@ struct sh_cluster_control {
     const char *state;
     char said[SH_ERR_TEXT_MAX];
     int64_t at_us;
+    uint64_t removed; /* ranks, a bit for each */
 };
 
 static const char *reason_against(const sh_settings *s)
@@ -99,6 +100,10 @@ static void state_send(const sh_cluster_control *c)
         sh_write_int(&w, "at", c->at_us / 1000000);
         sh_write_end(&w, '}');
     }
+    sh_write_begin(&w, "removed", '[');
+    for (int i = 1; i < SH_RANKS_MAX; i++)
+        if ((c->removed >> i & 1) != 0) sh_write_int(&w, NULL, i);
+    sh_write_end(&w, ']');
     sh_write_end(&w, '}');
     packet_send(c, &json);
 }
@@ -178,12 +183,29 @@ static void packet_take(sh_cluster_control *c, sh_str text)
     cJSON_Delete(packet);
 }
 
+/* "removed 2 5": all of them, each time. */
+static void removed_take(sh_cluster_control *c, sh_str numbers)
+{
+    sh_str word;
+    int64_t number;
+    c->removed = 0;
+    while (sh_str_cut(&numbers, ' ', &word))
+        if (sh_str_to_int(word, &number) && number > 0 && number < SH_RANKS_MAX)
+            c->removed |= UINT64_C(1) << number;
+    state_send(c);
+}
+
 /* "ID done TEXT". A server that was restarted meanwhile does not know the change, but tells how it
  * has ended. */
 static void told_take(sh_cluster_control *c, sh_str line)
 {
     sh_str rest = line, id, how;
-    if (!sh_str_cut(&rest, ' ', &id) || !sh_str_cut(&rest, ' ', &how)) return;
+    if (!sh_str_cut(&rest, ' ', &id)) return;
+    if (sh_str_is(id, SH_LAUNCH_REMOVED)) {
+        removed_take(c, rest);
+        return;
+    }
+    if (!sh_str_cut(&rest, ' ', &how)) return;
     if (!sh_str_is(id, c->id)) {
         snprintf(c->id, sizeof(c->id), "%.*s", (int)id.len, id.ptr);
         c->what[0] = c->host[0] = '\0';

@@ -9,10 +9,12 @@
  * {"do":"change","id":ID,"what":"restart"}, also "add" and "remove" with a "host". The answer to
  * both, and the news of a change that has ended, is the state:
  *
- *   {"why":TEXT or null, "change":{"id","what","host","state","said","at"} or null}
+ *   {"why":TEXT or null, "change":{"id","what","host","state","said","at"} or null, "removed":[2]}
  *
- * `why`: changes are not possible. The state of a change is "running", "done" or "failed". An order
- * that is refused is answered by {"id":ID,"refused":TEXT,"code":HTTP STATUS} instead.
+ * `why`: changes are not possible. `removed`: ranks that the launcher has taken out of the cluster,
+ * of which rank 0 may not know if they had crashed before. The state of a change is "running",
+ * "done" or "failed". An order that is refused is answered by {"id":ID,"refused":TEXT,"code":HTTP
+ * STATUS} instead.
  *
  * Threads: one owner. */
 #ifndef SH_CMD_SUPPORT_CLUSTER_CONTROL_H

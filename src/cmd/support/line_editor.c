@@ -31,6 +31,7 @@ struct sh_line_editor {
     char *history_path; /* or NULL */
     const char *prompt;
     bool interrupted;
+    bool unkept; /* it was said that the history cannot be written */
 };
 
 static sh_line_editor *self_of(EditLine *edit)
@@ -52,19 +53,35 @@ static unsigned char on_interrupt(EditLine *edit, int key)
     return CC_EOF;
 }
 
-/* Terminals send the Enter key's carriage return for a line break. */
+/* Reads pasted text up to its end mark. False: it is too long; what was read of it is of no use.
+ * Terminals send the Enter key's carriage return for a line break. */
+static bool paste_read(EditLine *edit, sh_buf *text)
+{
+    const size_t end = strlen(PASTE_END);
+    bool ended = false, fits = true;
+    wchar_t c;
+    while (!ended && el_wgetc(edit, &c) == 1) {
+        if (c != 0) sh_buf_add_utf8(text, c == '\r' ? '\n' : (uint32_t)c);
+        ended = text->len >= end && memcmp(text->ptr + text->len - end, PASTE_END, end) == 0;
+        if (ended || text->len < PASTE_MAX + end) continue;
+        fits = false; /* the end mark is still looked for, or the rest would be keys */
+        memmove(text->ptr, text->ptr + text->len - end, end);
+        text->len = end;
+    }
+    if (ended) text->len -= end;
+    return fits;
+}
+
 static unsigned char on_paste(EditLine *edit, int key)
 {
     sh_buf text = {0};
-    const size_t end = strlen(PASTE_END);
-    bool ended = false;
-    wchar_t c;
     (void)key;
-    while (!ended && text.len < PASTE_MAX && el_wgetc(edit, &c) == 1) {
-        if (c != 0) sh_buf_add_utf8(&text, c == '\r' ? '\n' : (uint32_t)c);
-        ended = text.len >= end && memcmp(text.ptr + text.len - end, PASTE_END, end) == 0;
+    if (!paste_read(edit, &text)) {
+        sh_buf_reset(&text);
+        printf("\nthe pasted text is longer than %d MiB, and was dropped\n", PASTE_MAX >> 20);
+        fflush(stdout);
+        return CC_REDISPLAY;
     }
-    if (ended) text.len -= end;
     if (text.ptr != NULL) text.ptr[text.len] = '\0';
     int failed = text.len > 0 ? el_insertstr(edit, text.ptr) : 0;
     sh_buf_reset(&text);
@@ -137,11 +154,13 @@ static bool history_write(History *past, const char *path)
 }
 
 /* Beside the old one first: a full disk must not cost the history that is there. */
-static void history_save(const sh_line_editor *line)
+static void history_save(sh_line_editor *line)
 {
     char *draft = sh_asprintf("%s.new", line->history_path);
     if (!history_write(line->history, draft) || rename(draft, line->history_path) != 0) {
-        SH_LOGW("%s: the history cannot be kept: %s", line->history_path, strerror(errno));
+        if (!line->unkept)
+            SH_LOGW("%s: the history cannot be kept: %s", line->history_path, strerror(errno));
+        line->unkept = true;
         unlink(draft);
     }
     free(draft);
@@ -150,7 +169,6 @@ static void history_save(const sh_line_editor *line)
 void sh_line_editor_free(sh_line_editor *line)
 {
     if (line == NULL) return;
-    if (line->history_path != NULL) history_save(line);
     if (line->edit != NULL) el_end(line->edit);
     if (line->history != NULL) history_end(line->history);
     free(line->history_path);
@@ -192,5 +210,6 @@ sh_line_editor_result sh_line_editor_read(sh_line_editor *line, const char *prom
     sh_buf_add(out, text, (size_t)len);
     HistEvent event;
     if (len > 0) history(line->history, &event, H_ENTER, out->ptr);
+    if (len > 0 && line->history_path != NULL) history_save(line);
     return SH_LINE_TEXT;
 }

@@ -18,7 +18,8 @@ typedef enum {
 
 typedef struct sh_line_editor sh_line_editor;
 
-/* The history is read from this file, and written to it by sh_line_editor_free; NULL: not kept. */
+/* The history is read from this file, and written to it after each line, so that no way to end the
+ * program costs it; NULL: not kept. */
 sh_line_editor *sh_line_editor_create(const char *history_path);
 void sh_line_editor_free(sh_line_editor *line);
 

@@ -125,7 +125,9 @@ sh_status sh_model_definition_apply(sh_options *opts, sh_settings *s, char **own
     const char *path = s->model;
     if (path == NULL || s->models_dir != NULL || !sh_definition_is_file(path)) return SH_OK;
     sh_status status = sh_definition_load(path, &definition, err);
+    sh_options_set_file(opts, path);
     if (status == SH_OK) status = all_set(opts, path, &definition, err);
+    sh_options_set_file(opts, NULL);
     if (status == SH_OK) {
         notes_log(s, &definition);
         *owned = sh_strdup(definition.model);

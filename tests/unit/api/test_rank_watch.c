@@ -29,8 +29,8 @@ TEST(a_lost_rank_has_its_host_and_the_time_when_it_was_lost)
 {
     UNUSED_STATE;
     sh_rank_watch *watch = sh_rank_watch_create();
-    const char *lost = "{\"ready\":false,\"lost\":\"rank 1 (b:7): closed\",\"missing\":[]," RANKS
-                       "}";
+    const char *lost =
+        "{\"ready\":false,\"lost\":\"closed\",\"lost_ranks\":[1],\"missing\":[]," RANKS "}";
     take(watch, 10, READY);
     must_be(watch, "[]");
     take(watch, 11, lost);
@@ -46,7 +46,8 @@ TEST(a_missing_rank_keeps_the_time_of_its_loss)
     UNUSED_STATE;
     sh_rank_watch *watch = sh_rank_watch_create();
     take(watch, 10, READY);
-    take(watch, 11, "{\"ready\":false,\"lost\":\"rank 1 went away\",\"missing\":[]," RANKS "}");
+    take(watch, 11,
+         "{\"ready\":false,\"lost\":\"away\",\"lost_ranks\":[1],\"missing\":[]," RANKS "}");
     take(watch, 20,
          "{\"ready\":true,\"lost\":\"\",\"missing\":[1],\"ranks\":[{\"rank\":0,\"host\":\"a\"}]}");
     must_be(watch, "[{\"rank\":1,\"host\":\"b\",\"since\":11.000}]");
@@ -67,12 +68,12 @@ TEST(a_rank_that_was_never_seen_has_no_host)
     sh_rank_watch_free(watch);
 }
 
-TEST(without_a_name_all_but_the_coordinator_are_away_and_without_an_engine_all)
+TEST(without_an_engine_all_ranks_are_away)
 {
     UNUSED_STATE;
     sh_rank_watch *watch = sh_rank_watch_create();
     take(watch, 10, READY);
-    take(watch, 11, "{\"ready\":false,\"lost\":\"no ranks here\",\"missing\":[]," RANKS "}");
+    take(watch, 11, "{\"ready\":false,\"lost_ranks\":[1],\"missing\":[]," RANKS "}");
     must_be(watch, "[{\"rank\":1,\"host\":\"b\",\"since\":11.000}]");
     take(watch, 12, NULL);
     must_be(watch, "[{\"rank\":0,\"host\":\"a\",\"since\":12.000},"
@@ -86,7 +87,8 @@ TEST(a_group_that_re_forms_by_plan_has_lost_nobody)
     sh_rank_watch *watch = sh_rank_watch_create();
     take(watch, 10, READY);
     take(watch, 11,
-         "{\"ready\":false,\"lost\":\"the group re-forms: rank 2 came\",\"missing\":[]," RANKS "}");
+         "{\"ready\":false,\"lost\":\"rank 2 comes in\",\"lost_ranks\":[],\"missing\":[]," RANKS
+         "}");
     must_be(watch, "[]");
     sh_rank_watch_free(watch);
 }
@@ -99,7 +101,7 @@ TEST(numbers_out_of_range_are_ignored)
          "{\"ready\":true,\"lost\":\"\",\"missing\":[-1,64,1e300,\"x\"],\"ranks\":[{\"rank\":900},"
          "{\"rank\":-5,\"host\":\"z\"},7]}");
     must_be(watch, "[]");
-    take(watch, 11, "{\"ready\":false,\"lost\":\"rank 99999999999999999999 rank x\",\"ranks\":[]}");
+    take(watch, 11, "{\"ready\":false,\"lost_ranks\":[64,-1,1e99,\"1\"],\"ranks\":[]}");
     must_be(watch, "[]");
     must_be(NULL, "[]");
     sh_rank_watch_free(watch);
@@ -111,7 +113,7 @@ int main(void)
         cmocka_unit_test(a_lost_rank_has_its_host_and_the_time_when_it_was_lost),
         cmocka_unit_test(a_missing_rank_keeps_the_time_of_its_loss),
         cmocka_unit_test(a_rank_that_was_never_seen_has_no_host),
-        cmocka_unit_test(without_a_name_all_but_the_coordinator_are_away_and_without_an_engine_all),
+        cmocka_unit_test(without_an_engine_all_ranks_are_away),
         cmocka_unit_test(a_group_that_re_forms_by_plan_has_lost_nobody),
         cmocka_unit_test(numbers_out_of_range_are_ignored),
     };

@@ -86,6 +86,19 @@ TEST(a_draft_that_is_dropped_leaves_the_old_file_alone)
     free(path);
 }
 
+TEST(a_path_is_absolute_from_the_working_directory)
+{
+    UNUSED_STATE;
+    char *here = getcwd(NULL, 0), *joined = sh_path_join(here, "a/keys.txt");
+    char *relative = sh_path_absolute("a/keys.txt"), *whole = sh_path_absolute("/etc/keys.txt");
+    assert_string_equal(relative, joined);
+    assert_string_equal(whole, "/etc/keys.txt");
+    free(here);
+    free(joined);
+    free(relative);
+    free(whole);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -93,6 +106,7 @@ int main(void)
         cmocka_unit_test(a_link_in_place_of_the_temporary_file_is_not_followed),
         cmocka_unit_test(a_private_file_does_not_keep_the_mode_of_an_open_one),
         cmocka_unit_test(a_draft_that_is_dropped_leaves_the_old_file_alone),
+        cmocka_unit_test(a_path_is_absolute_from_the_working_directory),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

@@ -19,6 +19,8 @@ struct settings {
     int64_t prompt;
     const char *library;
     const char *vars;
+    const char *file;
+    const char *model;
 };
 
 enum { RUN = 1, BENCH = 2 };
@@ -87,6 +89,8 @@ static const sh_option rows[] = {
      AT(vars),
      .commands = RUN,
      .repeats = true},
+    {.name = "file", .type = SH_OPT_PATH, .help = "file", AT(file), .commands = RUN},
+    {.name = "model", .type = SH_OPT_MODEL, .help = "model", AT(model), .commands = RUN},
 };
 static const sh_option_ignored ignored[] = {
     {.name = "OLD_NAME", .why = "it went away"},
@@ -409,6 +413,46 @@ TEST(a_settings_file_may_be_json_with_sections)
     sh_options_free(opts);
 }
 
+static void reads_path(const char *file, const char *text, const char *name, const char *model)
+{
+    sh_options *opts = fresh();
+    CHECK_OK(sh_file_write(file, text, strlen(text), &err), err);
+    CHECK_OK(strstr(file, ".env") != NULL ? sh_options_parse_dotenv(opts, file, true, &err)
+                                          : sh_options_parse_file(opts, file, &err),
+             err);
+    unlink(file);
+    assert_string_equal(set.file, name);
+    if (model != NULL) assert_string_equal(set.model, model);
+    sh_options_free(opts);
+}
+
+TEST(paths_in_a_file_are_relative_to_its_folder)
+{
+    UNUSED_STATE;
+    const char *conf = "build/test-paths";
+    reads_path(conf, "file = keys.txt\nmodel = org/name\n", "build/keys.txt", "org/name");
+    reads_path(conf, "{\"file\": \"../k\", \"model\": \"./m\"}", "build/../k", "build/./m");
+    reads_path("build/test-paths.env", "SHOAL_FILE=a/b\nSHOAL_MODEL=../m\n", "build/a/b",
+               "build/../m");
+    reads_path(conf, "file = /etc/keys\n", "/etc/keys", NULL);
+    reads_path(conf, "file = -\n", "-", NULL);
+    reads_path(conf, "file = ~/keys\n", "~/keys", NULL);
+    reads_path(conf, "file = '[[null]]'\n", "[[null]]", NULL);
+    reads_path("test-paths-here", "file = keys\n", "keys", NULL);
+}
+
+TEST(paths_in_flags_and_variables_stay_as_they_are)
+{
+    UNUSED_STATE;
+    sh_options *opts = fresh();
+    int left;
+    CHECK_OK(sh_options_parse_env(opts, (char *[]){"SHOAL_FILE=a/b", NULL}, &err), err);
+    assert_string_equal(set.file, "a/b");
+    CHECK_OK(flags(opts, RUN, &left, ARGS("--file", "keys.txt")), err);
+    assert_string_equal(set.file, "keys.txt");
+    sh_options_free(opts);
+}
+
 TEST(a_flag_of_other_programs_is_understood_and_said_once)
 {
     UNUSED_STATE;
@@ -461,6 +505,8 @@ int main(void)
         cmocka_unit_test(an_implicit_file_cannot_run_code),
         cmocka_unit_test(a_file_of_others_is_not_read_unless_it_is_named),
         cmocka_unit_test(a_settings_file_may_be_json_with_sections),
+        cmocka_unit_test(paths_in_a_file_are_relative_to_its_folder),
+        cmocka_unit_test(paths_in_flags_and_variables_stay_as_they_are),
         cmocka_unit_test(a_flag_of_other_programs_is_understood_and_said_once),
         cmocka_unit_test(help_has_sections_and_hides_what_is_rare),
     };
