@@ -70,11 +70,12 @@ double sh_step_times_at_most(const sh_step_times *t, int tokens)
 
 double sh_step_times_added(const sh_step_times *t, int tokens, int more)
 {
+    if (more <= 0) return 0;
     double own = tokens <= SH_STEP_TIMES_MAX ? t->s[tokens] : 0;
     if (own == 0) own = sh_step_times_of(t, tokens);
     int below = measured_below(t, tokens - more);
     double added = (own - t->s[below]) * more / (tokens - below);
-    return more > 0 && added > 0 ? added : 0;
+    return added > 0 ? added : 0;
 }
 
 void sh_draft_rate_add(sh_draft_rate *r, int right, bool wrong, double memory)

@@ -247,6 +247,7 @@ TEST(what_drafts_risk_is_not_guessed_low_and_what_they_added_not_high)
     assert_float_equal(sh_step_times_at_most(&t, 3), 0.2, 1e-9);
     assert_float_equal(sh_step_times_added(&t, 33, 2), 0.1, 1e-9);
     assert_true(sh_step_times_added(&t, 33, 0) == 0);
+    assert_true(sh_step_times_added(&t, 0, 0) == 0);
     assert_true(sh_step_times_at_most(&t, 200) > sh_step_times_at_most(&t, 33));
 }
 
