@@ -25,6 +25,7 @@
 
 static const double LOSS_SHARE = 0.015;
 static const double FIRST_SHARE = 0.02; /* of the answer to come: may be lost on top of that */
+static const double FIRST_STEPS = 3;    /* likewise, if the answer may become long enough */
 static const double CREDIT_MAX_S = 60;  /* what was saved long ago counts for nothing, ... */
 static const double DEBT_MAX = 16;      /* ... nor, in steps, what was lost */
 static const double PROBES_MAX_S = 10;
@@ -144,13 +145,21 @@ static void credit_grow(sh_sched *s, double seconds)
         d->probes_s[i] = fmin(d->probes_s[i] + PROBES_SHARES[i] * seconds, PROBES_MAX_S);
 }
 
+/* Steps that may be lost for a sequence before anything was saved: without them nothing could be
+ * tried. After a wrong draft a fixed-size state runs many tokens again, so there it is less. */
+static double first_steps(const sh_sched *s, const sh_sequence *seq)
+{
+    double expected = FIRST_SHARE * tokens_ahead(s, seq);
+    double possible = FIRST_SHARE * (seq->count_max - seq->count);
+    return s->opts.fixed_state ? expected : fmax(expected, fmin(FIRST_STEPS, possible));
+}
+
 /* Whether drafts for a sequence may lose so much in the step being planned. */
 static bool affords(const sh_sched *s, const sh_sequence *seq, double risk_s)
 {
     const sh_sched_drafting *d = &s->drafting;
     if (s->opts.drafts_always) return true;
-    double ahead = FIRST_SHARE * tokens_ahead(s, seq);
-    return d->step_s > 0 && d->risked_s + risk_s <= d->credit_s + ahead * d->step_s;
+    return d->step_s > 0 && d->risked_s + risk_s <= d->credit_s + first_steps(s, seq) * d->step_s;
 }
 
 /* Whether drafts that are not worthwhile may be made to see how they do. */
