@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what is missing and runs all tests; the last line is "N passed, N failed, N skipped".
-#   ./test.sh            everything: release, fenced device, lint, asan with ubsan, tsan, fuzz for 2 s per target
+#   ./test.sh            everything: release, fenced device, lint, asan with ubsan, tsan, fuzz for 1 s per target
 #   ./test.sh quick      the release build alone, on the CPU and on the fenced device
 # Longer runs are in `make nightly`.
 set -u
@@ -27,6 +27,6 @@ if [ "${1:-}" != quick ]; then
     step "asan and ubsan: unit tests" make -j"$jobs" VARIANT=asan tests unit
     step "tsan: unit tests of the layers with threads" \
         env SHOAL_TEST_UNITS="$threads" make -j"$jobs" VARIANT=tsan unit
-    step "fuzz: 2 s per target" make -j"$jobs" fuzz FUZZ_SECONDS=2
+    step "fuzz: 1 s per target" make -j"$jobs" fuzz FUZZ_SECONDS=1
 fi
 steps_done

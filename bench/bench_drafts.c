@@ -109,10 +109,11 @@ static double one_round(variant *v, int round, int at_once, int tokens)
     return (v->tokens - before) / (v->decode_s - before_s) * at_once;
 }
 
-static long count_of(const variant *v, const char *name)
+/* A number of the stats. */
+static double stat_of(const variant *v, const char *name)
 {
     const char *at = strstr(v->stats.ptr, name);
-    return at == NULL ? -1 : strtol(at + strlen(name), NULL, 10);
+    return at == NULL ? -1 : strtod(at + strlen(name), NULL);
 }
 
 static void stop(variant *v)
@@ -147,8 +148,9 @@ static bool compare(const char *model, const char *agrees, const char *wrong, in
                none = variants[0].tokens / variants[0].decode_s * at_once;
         printf("  %-22s %7.2f tok/s %5.3fx  (answer by answer:", v->name, rate, rate / none);
         for (int r = 0; r < ROUNDS; r++) printf(" %5.3f", rates[i][r] / rates[0][r]);
-        printf(")  %5ld drafts, %5ld right\n", count_of(v, "\"drafts_model_tried\":"),
-               count_of(v, "\"drafts_model_kept\":"));
+        printf(")  %5.0f drafts, %5.0f right, drafting %.2f of %.1f s\n",
+               stat_of(v, "\"drafts_model_tried\":"), stat_of(v, "\"drafts_model_kept\":"),
+               stat_of(v, "\"draft_s\":"), v->decode_s / at_once);
         same = same && v->sum == variants[0].sum;
         sh_buf_reset(&v->stats);
     }

@@ -66,7 +66,7 @@ static const sh_field thinking_rows[] = {
      .type = SH_FIELD_INT,
      .min = 1,
      .max = SH_MAX_OF(SH_BOUNDS_MAX_TOKENS),
-     .meaning = "Below max_tokens. Not enforced: max_tokens bounds reasoning and answer together.",
+     .meaning = "Tokens of reasoning, after which the answer begins; below max_tokens.",
      AT(thinking_budget)},
     {.name = "display",
      .type = SH_FIELD_IGNORED,

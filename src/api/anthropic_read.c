@@ -245,7 +245,8 @@ static bool thinking_take(const anthropic_fields *fields, sh_job_spec *out, sh_a
     if (enabled && out->max_tokens > 0 && fields->thinking_budget >= out->max_tokens)
         return sh_api_fail(err, 400, "invalid_value", "thinking.budget_tokens",
                            "'thinking.budget_tokens' must be below 'max_tokens'");
-    sh_fields_note(&out->ignored, "thinking", "budget_tokens");
+    if (enabled) out->reasoning_max = fields->thinking_budget;
+    out->reasoning_field = "thinking.budget_tokens";
     return true;
 }
 

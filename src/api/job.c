@@ -453,6 +453,27 @@ static int logprobs_of(const sh_job_spec *spec)
     return (int)(answer > prompt ? answer : prompt);
 }
 
+/* A limit that cannot be kept is named as ignored. A model that does not reason keeps any. */
+static void reasoning_check(const sh_served_model *served, sh_job_spec *spec)
+{
+    const sh_model_text *text = sh_served_model_text(served);
+    int32_t begin, end;
+    if (spec->reasoning_max == 0 || sh_model_text_dialect(text)->reasoning == NULL ||
+        sh_model_text_reasoning_ids(text, &begin, &end))
+        return;
+    sh_fields_note(&spec->ignored, NULL, spec->reasoning_field);
+}
+
+static void reasoning_limit(const sh_job *job, const sh_tokens *prompt, sh_sequence_spec *out)
+{
+    if (job->spec.reasoning_max == 0 ||
+        !sh_model_text_reasoning_ids(sh_served_model_text(job->served), &out->reasoning_begin,
+                                     &out->reasoning_end))
+        return;
+    out->reasoning_max = (int)job->spec.reasoning_max;
+    out->reasoning_begun = prompt->in_reasoning;
+}
+
 static sh_status choice_submit(sh_job *job, sh_choice *choice, sh_err *err)
 {
     const sh_job_spec *spec = &job->spec;
@@ -478,6 +499,7 @@ static sh_status choice_submit(sh_job *job, sh_choice *choice, sh_err *err)
         .pooled = spec->pooled,
         .second = (int)prompt->second,
     };
+    reasoning_limit(job, prompt, &out);
     if (spec->pooled) out.max_tokens = 1; /* none is drawn, but 0 would be invalid */
     char retry_key[SH_RETRY_KEY_MAX + 16];
     if (job->retry_key[0] != '\0' && !spec->pooled) {
@@ -559,6 +581,7 @@ static void job_prepare(void *arg)
     if (!sh_job_spec_add_defaults(spec, defined, &job->error)) return;
     if (!sh_served_model_check_task(job->served, spec, &job->error)) return;
     if (!sh_form_check(job->served, spec, &job->error)) return;
+    reasoning_check(job->served, spec);
     job->refused = !spec->nothing && !sh_served_model_prepare(job->served, spec, &job->prompts,
                                                               &job->prompt_count, &job->error);
     if (job->refused || spec->nothing || !sh_form_is_needed(job->served, spec)) return;

@@ -100,6 +100,8 @@ typedef struct {
     int64_t n;
     int64_t max_tokens; /* 0: the server's default */
     int64_t min_tokens;
+    int64_t reasoning_max;       /* tokens; 0: no limit */
+    const char *reasoning_field; /* that says so */
     bool ignore_eos;
     const sh_str *stops;
     size_t stop_count;

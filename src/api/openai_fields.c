@@ -417,7 +417,11 @@ static const sh_field chat_rows[] = {
     {.name = "audio", .type = SH_FIELD_REFUSED, .meaning = "Spoken answers."},
     {.name = "web_search_options", .type = SH_FIELD_REFUSED, .meaning = "Web search."},
     {.name = "verbosity", .type = SH_FIELD_IGNORED, .meaning = "A setting of OpenAI's own models."},
-    {.name = "thinking_token_budget", .type = SH_FIELD_REFUSED, .meaning = "A limit on reasoning."},
+    {.name = "thinking_token_budget",
+     .type = SH_FIELD_INT,
+     SH_WITHIN(SH_BOUNDS_MAX_TOKENS),
+     .meaning = "Tokens of reasoning, after which the answer begins.",
+     AT(spec.reasoning_max)},
 };
 
 /* Rules over several fields, for the document; openai_read.c enforces them. */

@@ -92,6 +92,7 @@ static bool shared_read(const openai_fields *fields, sh_job_spec *out, sh_api_er
     else if (out->top_k < 0)
         out->top_k = 0;
     if (fields->max_completion_tokens != 0) out->max_tokens = fields->max_completion_tokens;
+    out->reasoning_field = "thinking_token_budget";
     out->prompt_logprobs = fields->prompt_logprobs >= 0;
     out->prompt_top_logprobs = out->prompt_logprobs ? fields->prompt_logprobs : 0;
     return repetition_read(out, err) && sh_job_spec_read_stops(out, fields->stop, "stop", err) &&

@@ -16,16 +16,17 @@ static const double EXPECTED_WEIGHT = 4;    /* of what to believe, in drafts */
 
 /* A step that was interrupted says little about the next. Any other change (a longer context, other
  * work on the machine) mostly holds for all steps, also for those that are not run at the moment:
- * they follow, slowly. */
+ * they follow, slowly. The first few measurements only vary. */
 void sh_step_times_add(sh_step_times *t, int tokens, double seconds)
 {
     if (tokens < 1 || tokens > SH_STEP_TIMES_MAX || seconds <= 0) return;
-    if (t->count[tokens] < SURE) t->count[tokens]++;
-    if (t->s[tokens] == 0) t->s[tokens] = seconds;
+    int *count = &t->count[tokens];
+    if (*count == 0) t->s[tokens] = seconds;
     double change = seconds / t->s[tokens] - 1;
-    bool interrupted = change > 0.5;
-    t->s[tokens] *= 1 + (interrupted ? 0.05 : 0.2) * change;
-    for (int n = 1; n <= SH_STEP_TIMES_MAX && !interrupted; n++)
+    bool sure = *count == SURE, interrupted = change > 0.5;
+    if (!sure) ++*count;
+    t->s[tokens] *= 1 + (interrupted ? 0.05 : sure ? 0.2 : 1.0 / *count) * change;
+    for (int n = 1; n <= SH_STEP_TIMES_MAX && sure && !interrupted; n++)
         if (n != tokens) t->s[n] *= 1 + FOLLOW * change;
 }
 
@@ -44,12 +45,36 @@ double sh_step_times_of(const sh_step_times *t, int tokens)
     return own > 0 && (guess == 0 || own < guess) ? own : guess;
 }
 
+/* The nearest measured lengths, up to `tokens` and from there on; 0: none. */
+static int measured_below(const sh_step_times *t, int tokens)
+{
+    int n = tokens < SH_STEP_TIMES_MAX ? tokens : SH_STEP_TIMES_MAX;
+    while (n > 0 && t->s[n] == 0) n--;
+    return n;
+}
+
+static int measured_above(const sh_step_times *t, int tokens)
+{
+    for (int n = tokens; n <= SH_STEP_TIMES_MAX; n++)
+        if (t->s[n] > 0) return n;
+    return 0;
+}
+
+double sh_step_times_at_most(const sh_step_times *t, int tokens)
+{
+    int below = measured_below(t, tokens), above = measured_above(t, tokens);
+    if (below == tokens || below == 0) return t->s[below];
+    double each = above > 0 ? (t->s[above] - t->s[below]) / (above - below) : t->s[below] / below;
+    return t->s[below] + (each > 0 ? each : 0) * (tokens - below);
+}
+
 double sh_step_times_added(const sh_step_times *t, int tokens, int more)
 {
     double own = tokens <= SH_STEP_TIMES_MAX ? t->s[tokens] : 0;
     if (own == 0) own = sh_step_times_of(t, tokens);
-    double added = own - sh_step_times_of(t, tokens - more);
-    return added > 0 ? added : 0;
+    int below = measured_below(t, tokens - more);
+    double added = (own - t->s[below]) * more / (tokens - below);
+    return more > 0 && added > 0 ? added : 0;
 }
 
 void sh_draft_rate_add(sh_draft_rate *r, int right, bool wrong, double memory)
@@ -71,7 +96,7 @@ static double more_s(const sh_step_outlook *step, int more)
     double plain = sh_step_times_of(step->times, step->tokens);
     double added = sh_step_times_of(step->times, step->tokens + more) - plain;
     double least = LEAST_PER_TOKEN * more * plain;
-    return added > least ? added : least;
+    return (added > least ? added : least) / step->overlap;
 }
 
 /* Adds the drafts of one sequence to what is weighed: the tokens that they give, and the time that
@@ -101,6 +126,20 @@ sh_draft_choice sh_draft_weigh(const sh_step_outlook *step, const sh_draft_offer
     return c;
 }
 
+/* In a pipeline, other steps may have to wait for this one. */
+static double more_at_most_s(const sh_step_outlook *step, int more)
+{
+    double plain = sh_step_times_at_most(step->times, step->tokens);
+    double added = sh_step_times_at_most(step->times, step->tokens + more) - plain;
+    return fmax(added, MORE_PER_TOKEN * more * plain);
+}
+
+double sh_draft_risk_s(const sh_step_outlook *step, const sh_draft_offer *offer, int drafts)
+{
+    return more_at_most_s(step, drafts) + drafts * offer->draft_s +
+           (drafts > 0 ? more_at_most_s(step, offer->redo) : 0);
+}
+
 /* Whether drafts are noticeably faster than none, and the best so far. */
 static bool better(double rate, double best, double none)
 {
@@ -126,18 +165,20 @@ static int most_of(const sh_draft_offer *offers, int count)
     return most;
 }
 
-int sh_draft_choose_shared(const sh_step_outlook *step, const sh_draft_offer *offers, int count)
+sh_draft_round_choice sh_draft_choose_shared(const sh_step_outlook *step,
+                                             const sh_draft_offer *offers, int count, int room)
 {
-    int best = 0;
+    sh_draft_round_choice best = {0};
     double none = tokens_per_second(step, 0, 0), best_rate = none;
     for (int drafts = 1; drafts <= most_of(offers, count); drafts++) {
         sh_draft_choice sum = {0};
-        for (int i = 0; i < count; i++) {
-            sum.drafts += offer_add(step, &offers[i], drafts, &sum);
+        for (int i = 0; i < count && sum.drafts < room; i++) {
+            int left = room - sum.drafts;
+            sum.drafts += offer_add(step, &offers[i], drafts < left ? drafts : left, &sum);
             double seconds = sum.seconds + more_s(step, sum.drafts) + drafts * offers[i].draft_s;
             double rate = tokens_per_second(step, sum.answers, seconds);
             if (!better(rate, best_rate, none)) continue;
-            best = drafts;
+            best = (sh_draft_round_choice){.rounds = drafts, .sequences = i + 1};
             best_rate = rate;
         }
     }

@@ -28,7 +28,11 @@ double sh_step_times_of(const sh_step_times *times, int tokens);
 /* Whether such a step was measured often enough to be believed. */
 bool sh_step_times_known(const sh_step_times *times, int tokens);
 
-/* Seconds that the last `more` tokens have added to a step of so many, as it was measured. */
+/* The same, not on the low side: each token takes no longer than those of shorter steps did. */
+double sh_step_times_at_most(const sh_step_times *times, int tokens);
+
+/* Seconds that the last `more` tokens have added to a step of so many, as it was measured. If none
+ * without them was, they have their part in what it took beyond the next shorter one. */
 double sh_step_times_added(const sh_step_times *times, int tokens, int more);
 
 /* How often a draft is right if those before it were. */
@@ -47,6 +51,7 @@ double sh_draft_rate_of(const sh_draft_rate *rate, double expected);
 typedef struct {
     const sh_step_times *times;
     int tokens;     /* that it runs, all sequences and their drafts together */
+    int overlap;    /* steps that a pipeline runs at once: it takes so much less of its time */
     double answers; /* tokens that it is expected to give */
     double seconds; /* that it is expected to take, drafting included */
 } sh_step_outlook;
@@ -71,12 +76,21 @@ sh_draft_choice sh_draft_choose(const sh_step_outlook *step, const sh_draft_offe
 
 /* The same for sequences whose drafts are made together, the same number for each: the likeliest
  * offer is first, and its `draft_s` is for one draft of it, that of the next for one of both, and
- * so on. Some of the last ones may be left out. */
-int sh_draft_choose_shared(const sh_step_outlook *step, const sh_draft_offer *offers, int count);
+ * so on. Some of the last ones may be left out. `room`: for drafts of all together. */
+typedef struct {
+    int rounds;    /* drafts for each of */
+    int sequences; /* the first so many */
+} sh_draft_round_choice;
+
+sh_draft_round_choice sh_draft_choose_shared(const sh_step_outlook *step,
+                                             const sh_draft_offer *offers, int count, int room);
 
 /* What `drafts` of them would bring. */
 sh_draft_choice sh_draft_weigh(const sh_step_outlook *step, const sh_draft_offer *offer,
                                int drafts);
+
+/* Seconds that `drafts` of them cost at most if all are wrong. */
+double sh_draft_risk_s(const sh_step_outlook *step, const sh_draft_offer *offer, int drafts);
 
 /* The step gets these drafts. */
 void sh_step_outlook_add(sh_step_outlook *step, const sh_draft_choice *choice);

@@ -289,14 +289,12 @@ sh_status sh_drafter_round(sh_drafter *d, sh_err *err)
         d->shadows[d->plan->seqs[i].slot].seq->computed += d->plan->seqs[i].token_count;
     if (d->opts.head) sh_drafter_head_ran(d);
     for (int i = 0; i < d->plan->draw_count; i++) take_pick(d, d->drawing[i], pick(d, i));
-    double took = (double)(sh_clock_ns() - start) * 1e-9;
-    d->busy_s += took;
-    measure(d, took);
+    measure(d, (double)(sh_clock_ns() - start) * 1e-9);
     return SH_OK;
 }
 
-sh_status sh_drafter_run(sh_drafter *d, sh_draft_order *orders, int count, double catch_up_s,
-                         sh_err *err)
+static sh_status rounds_run(sh_drafter *d, sh_draft_order *orders, int count, double catch_up_s,
+                            sh_err *err)
 {
     int budget = catch_up_max(d, catch_up_s);
     for (;;) {
@@ -309,6 +307,15 @@ sh_status sh_drafter_run(sh_drafter *d, sh_draft_order *orders, int count, doubl
         sh_status status = sh_drafter_round(d, err);
         if (status != SH_OK) return status;
     }
+}
+
+sh_status sh_drafter_run(sh_drafter *d, sh_draft_order *orders, int count, double catch_up_s,
+                         sh_err *err)
+{
+    int64_t start = sh_clock_ns();
+    sh_status status = rounds_run(d, orders, count, catch_up_s, err);
+    d->busy_s += (double)(sh_clock_ns() - start) * 1e-9;
+    return status;
 }
 
 /* ---- starting ---- */

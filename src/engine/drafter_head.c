@@ -12,6 +12,8 @@
  * what it has. Only differences of positions matter to it, so its own begin at 0. */
 #include "engine/drafter_internal.h"
 
+#include "base/clock.h"
+
 #include <string.h>
 
 static size_t row_bytes(const sh_drafter *d)
@@ -113,12 +115,15 @@ void sh_drafter_head_ran(sh_drafter *d)
 /* Computes the tokens that `fresh` more outputs, and those that wait, go with. */
 static sh_status outputs_run(sh_drafter *d, sh_shadow *w, const char *from, int fresh, sh_err *err)
 {
+    int64_t start = sh_clock_ns();
     size_t waiting = (size_t)w->held * row_bytes(d);
     sh_step_plan_clear(d->plan);
     memcpy(d->inputs, held_outputs(d, w->seq->slot), waiting);
     memcpy((char *)d->inputs + waiting, from, (size_t)fresh * row_bytes(d));
     sh_step_add_tokens(d->plan, w->seq, w->held + fresh, 0);
-    return sh_drafter_round(d, err);
+    sh_status status = sh_drafter_round(d, err);
+    d->busy_s += (double)(sh_clock_ns() - start) * 1e-9;
+    return status;
 }
 
 /* At least the last is kept waiting: drafts are drawn from it. */

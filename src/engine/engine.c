@@ -49,6 +49,8 @@ typedef struct {
 struct flight {
     sh_step_plan *plan;
     int64_t begun_ns;
+    double stage_s; /* that the first stage took */
+    bool overlaps;  /* others are in flight at the same time */
 };
 
 struct sh_engine {
@@ -194,10 +196,10 @@ static void sched_open(sh_engine *e)
                           .whole = config->bidirectional,
                           .headless = config->headless,
                           .rope_original = longrope ? config->rope[0].original_context : 0};
-    sh_sched_stats so_far = e->sched == NULL ? (sh_sched_stats){0} : *sh_sched_stats_of(e->sched);
-    sh_sched_free(e->sched);
+    sh_sched *before = e->sched;
     e->sched = sh_sched_create(&opts, e->blocks, on_event, e);
-    sh_sched_carry(e->sched, &so_far);
+    if (before != NULL) sh_sched_carry(e->sched, before);
+    sh_sched_free(before);
     flights_free(e);
     e->stats.stages = sh_model_group_stages(e->model_group);
     e->flights = sh_alloc_array((size_t)e->stats.stages, sizeof(*e->flights));
@@ -483,17 +485,26 @@ static void group_reform(sh_engine *e)
     sh_sleep_ms(REFORM_PAUSE_MS);
 }
 
+/* A clock that stands still while the drafter runs. */
+static double work_s(const sh_engine *e)
+{
+    return (double)sh_clock_ns() * 1e-9 - sh_sched_stats_of(e->sched)->draft_s;
+}
+
 static sh_status flight_begin(sh_engine *e, sh_err *err)
 {
     struct flight *f = &e->flights[(e->flight_first + e->flight_count) % e->stats.stages];
-    int64_t start = sh_clock_ns();
-    double drafted_s = sh_sched_stats_of(e->sched)->draft_s;
+    double start_s = work_s(e);
     if (!sh_sched_plan(e->sched, f->plan)) return SH_AGAIN;
+    double begun_s = work_s(e);
+    e->stats.schedule_s += begun_s - start_s;
     f->begun_ns = sh_clock_ns();
-    double drafting_s = sh_sched_stats_of(e->sched)->draft_s - drafted_s;
-    e->stats.schedule_s += (double)(f->begun_ns - start) * 1e-9 - drafting_s;
+    f->overlaps = e->flight_count > 0;
+    if (f->overlaps) e->flights[e->flight_first].overlaps = true;
     e->flight_count++;
-    return sh_model_group_begin(e->model_group, f->plan, err);
+    sh_status status = sh_model_group_begin(e->model_group, f->plan, err);
+    f->stage_s = work_s(e) - begun_s;
+    return status;
 }
 
 /* From the hidden states that the ranks have pooled to what the model's files make of them. */
@@ -515,17 +526,15 @@ static sh_status flight_finish(sh_engine *e, sh_err *err)
     if (status != SH_OK) return status;
     e->flight_first = (e->flight_first + 1) % e->stats.stages;
     e->flight_count--;
-    int64_t end = sh_clock_ns();
-    double took = (double)(end - f->begun_ns) * 1e-9;
+    double took = (double)(sh_clock_ns() - f->begun_ns) * 1e-9, end_s = work_s(e);
     sh_engine_stats_step(&e->stats, took, f->plan->token_count, f->plan->seq_count);
     vectors_finish(e, f->plan);
     if (f->plan->outputs)
         sh_sched_outputs(e->sched, sh_model_group_outputs(e->model_group, f->plan),
                          sh_model_group_config(e->model_group)->hidden);
-    double drafted_s = sh_sched_stats_of(e->sched)->draft_s;
-    sh_sched_commit(e->sched, f->plan, e->picks, took);
-    double drafting_s = sh_sched_stats_of(e->sched)->draft_s - drafted_s;
-    e->stats.schedule_s += (double)(sh_clock_ns() - end) * 1e-9 - drafting_s;
+    sh_sched_commit(e->sched, f->plan, e->picks, took,
+                    f->overlaps ? f->stage_s * e->stats.stages : took);
+    e->stats.schedule_s += work_s(e) - end_s;
     return SH_OK;
 }
 

@@ -68,6 +68,9 @@ typedef struct {
     int min_tokens;
     const int32_t *stop_ids; /* only these end the answer; they are not part of it */
     int stop_id_count;
+    int reasoning_max; /* tokens of reasoning, after which reasoning_end follows; 0: no limit */
+    int32_t reasoning_begin, reasoning_end; /* the tokens around it */
+    bool reasoning_begun;                   /* the prompt ends in the middle of it */
     int logprobs; /* -1: none; else the number of alternatives besides the token itself */
     sh_sampling sampling;
     sh_str grammar; /* what the answer must match, packed (text/grammar/pack.h); empty: none. A stop

@@ -104,6 +104,10 @@ void sh_engine_msg_put_submit(sh_buf *out, const sh_sequence_spec *q)
     sh_put_uint(out, (uint32_t)q->max_tokens, 4);
     sh_put_uint(out, (uint32_t)q->min_tokens, 4);
     sh_put_uint(out, (uint32_t)q->logprobs, 4);
+    sh_put_uint(out, (uint32_t)q->reasoning_max, 4);
+    sh_put_uint(out, (uint32_t)q->reasoning_begin, 4);
+    sh_put_uint(out, (uint32_t)q->reasoning_end, 4);
+    sh_put_uint(out, q->reasoning_begun, 1);
     sh_put_uint(out, (uint32_t)q->stop_id_count, 4);
     sh_put_ints(out, q->stop_ids, (size_t)q->stop_id_count);
     put_sampling(out, &q->sampling);
@@ -154,6 +158,10 @@ static void get_request(sh_reader *r, sh_sequence_spec *q, struct arrays *a)
     q->max_tokens = sh_get_int(r);
     q->min_tokens = sh_get_int(r);
     q->logprobs = sh_get_int(r);
+    q->reasoning_max = sh_get_int(r);
+    q->reasoning_begin = sh_get_int(r);
+    q->reasoning_end = sh_get_int(r);
+    q->reasoning_begun = sh_get_uint(r, 1) != 0;
     q->stop_id_count = sh_get_int(r);
     if (q->stop_id_count < 0 || q->stop_id_count > SH_STOP_IDS_MAX) r->failed = true;
     a->stop_ids = sh_get_array(r, (size_t)q->stop_id_count, sizeof(int32_t));

@@ -20,6 +20,7 @@
 sh_sched *sh_sched_create(const sh_sched_opts *opts, sh_blocks *blocks, sh_emit_fn emit, void *ctx)
 {
     sh_sched *s = sh_alloc(sizeof(*s));
+    SH_ASSERT(opts->stages_in_flight > 0);
     s->opts = *opts;
     s->blocks = blocks;
     s->emit = emit;
@@ -29,6 +30,8 @@ sh_sched *sh_sched_create(const sh_sched_opts *opts, sh_blocks *blocks, sh_emit_
     s->chosen = sh_alloc_array((size_t)opts->limits.slots, sizeof(sh_sequence *));
     s->drafting.orders = sh_alloc_array((size_t)opts->limits.slots, sizeof(sh_draft_order));
     s->drafting.offers = sh_alloc_array((size_t)opts->limits.slots, sizeof(sh_draft_offer));
+    s->drafting.flying = sh_alloc_array((size_t)opts->stages_in_flight, sizeof(sh_sched_flight));
+    s->drafting.usual_answer = SH_SCHED_USUAL_ANSWER;
     if (opts->drafter != NULL) s->drafting.drafter_s = sh_drafter_busy_s(opts->drafter);
     sh_marks_init(&s->marks, opts->limits.vocab);
     s->masks = sh_mask_table_create(opts->limits.masks);
@@ -84,6 +87,7 @@ void sh_sched_free(sh_sched *s)
     free(s->chosen);
     free(s->drafting.orders);
     free(s->drafting.offers);
+    free(s->drafting.flying);
     sh_marks_reset(&s->marks);
     sh_mask_table_free(s->masks);
     sh_mask_maker_free(s->maker);
@@ -191,6 +195,27 @@ void sh_sched_bind_waiting(sh_sched *s)
     }
 }
 
+static void emit_token(sh_sched *s, const sh_sequence *seq, sh_event_kind kind, const sh_pick *pick)
+{
+    sh_event event = {.kind = kind,
+                      .id = seq->spec.id,
+                      .token = pick->id,
+                      .logprob = pick->logprob,
+                      .top_count = pick->top_count};
+    for (int i = 0; i < pick->top_count; i++) event.top[i] = pick->top[i];
+    s->emit(s->ctx, seq->owner, &event);
+}
+
+/* An answer that goes on elsewhere may have been cut where its reasoning had come to its limit. A
+ * grammar may not allow the end there: then it comes after the next token. */
+static void reasoning_resume(sh_sched *s, sh_sequence *seq)
+{
+    if (!sh_sequence_reasoned(seq) || seq->spec.grammar.len > 0 || seq->count + 1 >= seq->count_max)
+        return;
+    sh_sequence_end_reasoning(seq);
+    emit_token(s, seq, SH_EVENT_TOKEN, &(sh_pick){.id = seq->spec.reasoning_end});
+}
+
 void sh_sched_submit(sh_sched *s, uint64_t owner, const sh_sequence_spec *q)
 {
     sh_sched_join_masks(s);
@@ -213,6 +238,7 @@ void sh_sched_submit(sh_sched *s, uint64_t owner, const sh_sequence_spec *q)
     seq->unshared = s->opts.whole || (q->pooled && sh_pool_kind_needs_all(s->opts.pool));
     list_add(&s->waiting, seq);
     s->stats.waiting++;
+    reasoning_resume(s, seq);
     bind_or_fail(s, seq);
 }
 
@@ -226,7 +252,7 @@ static void slot_give_up(sh_sched *s, sh_sequence *seq)
     s->leaves[s->leave_count++] = seq->slot;
     s->slots[seq->slot] = NULL;
     if (s->opts.drafter != NULL) sh_drafter_leave(s->opts.drafter, seq->slot);
-    seq->followed = false;
+    seq->followed = seq->probed = false;
     sh_sequence_stop(seq, s->blocks);
 }
 
@@ -234,6 +260,7 @@ static void slot_give_up(sh_sched *s, sh_sequence *seq)
 static void sequence_end(sh_sched *s, sh_sequence *seq)
 {
     if (seq->slot >= 0) {
+        sh_sched_draft_ended(s, seq);
         slot_give_up(s, seq);
     } else {
         list_remove(&s->waiting, seq);
@@ -404,17 +431,6 @@ void sh_sched_pause(sh_sched *s, sh_sequence *seq)
     s->stats.paused++;
 }
 
-static void emit_token(sh_sched *s, const sh_sequence *seq, sh_event_kind kind, const sh_pick *pick)
-{
-    sh_event event = {.kind = kind,
-                      .id = seq->spec.id,
-                      .token = pick->id,
-                      .logprob = pick->logprob,
-                      .top_count = pick->top_count};
-    for (int i = 0; i < pick->top_count; i++) event.top[i] = pick->top[i];
-    s->emit(s->ctx, seq->owner, &event);
-}
-
 /* How many of the computed tokens must run again because wrong drafts ran after them. The KV of
  * drafts is left in place and overwritten later. A fixed-size state has taken the drafts in, and
  * the last one without them is the snapshot at the last block border. */
@@ -438,9 +454,35 @@ static standing token_take(sh_sched *s, sh_sequence *seq, const sh_pick *pick, s
         return ENDED;
     }
     if (sh_sched_match(s, seq, pick->id, err) != SH_OK) return FAILED;
+    sh_sequence_reason(seq, pick->id);
     emit_token(s, seq, SH_EVENT_TOKEN, pick);
     *finish = SH_FINISH_LENGTH;
     return seq->count < seq->count_max ? OPEN : ENDED;
+}
+
+/* Appends a token that was not drawn. */
+static standing token_give(sh_sched *s, sh_sequence *seq, int32_t token, sh_finish *finish,
+                           sh_err *err)
+{
+    sh_pick pick = {.id = token, .top_count = seq->spec.logprobs > 0};
+    pick.top[0].id = token;
+    return token_take(s, seq, &pick, finish, err);
+}
+
+/* Ends the reasoning if it has come to its limit. A grammar may not allow that in the middle of a
+ * character: then it is for the next token. Returns how many tokens that takes. */
+static int reasoning_end(sh_sched *s, sh_sequence *seq, standing *now, sh_finish *finish,
+                         sh_err *err)
+{
+    int32_t token = seq->spec.reasoning_end;
+    sh_match_state after;
+    if (*now != OPEN || !sh_sequence_reasoned(seq)) return 0;
+    if (seq->constraint != NULL &&
+        (sh_constraint_next(seq->constraint, seq->states[0], token, &after, err) != SH_OK ||
+         after == SH_MATCH_DEAD))
+        return 0;
+    *now = token_give(s, seq, token, finish, err);
+    return 1;
 }
 
 /* Appends tokens that need no draw, since the grammar allows no other. They are what a draw would
@@ -451,11 +493,10 @@ static int forced_take(sh_sched *s, sh_sequence *seq, standing *now, sh_finish *
     int most = FORCED_MAX < s->opts.limits.tokens / 2 ? FORCED_MAX : s->opts.limits.tokens / 2;
     int taken = 0;
     for (; *now == OPEN && taken < most; taken++) {
-        sh_pick pick = {.top_count = seq->spec.logprobs > 0};
-        if (sh_sched_only_token(s, seq, &pick.id, err) != SH_OK) *now = FAILED;
-        if (*now == FAILED || pick.id < 0) break;
-        pick.top[0].id = pick.id;
-        *now = token_take(s, seq, &pick, finish, err);
+        int32_t token;
+        if (sh_sched_only_token(s, seq, &token, err) != SH_OK) *now = FAILED;
+        if (*now == FAILED || token < 0) break;
+        *now = token_give(s, seq, token, finish, err);
     }
     s->stats.forced_tokens += (uint64_t)taken;
     return taken;
@@ -475,7 +516,7 @@ static standing picks_take(sh_sched *s, sh_sequence *seq, const sh_pick *picks, 
         }
         bool guessed = i < drafts && seq->tokens[known + i] == picks[i].id;
         now = token_take(s, seq, &picks[i], finish, err);
-        if (!guessed) break;
+        if (!guessed || sh_sequence_reasoned(seq)) break;
         kept++;
     }
     free(seq->mask_error);
@@ -483,7 +524,8 @@ static standing picks_take(sh_sched *s, sh_sequence *seq, const sh_pick *picks, 
     /* The last token has no KV yet. */
     int computed = known + kept < seq->count ? known + kept : seq->count - 1;
     int lost = kept < drafts ? tokens_lost(s, computed) : 0;
-    int more = forced_take(s, seq, &now, finish, err);
+    int more = reasoning_end(s, seq, &now, finish, err);
+    more += forced_take(s, seq, &now, finish, err);
     sh_sched_draft_result(s, seq, kept, lost);
     s->stats.redone_tokens += (uint64_t)lost;
     /* If the next step cannot take them all, they run like a prompt, in chunks. */
@@ -545,7 +587,8 @@ static void commit_one(sh_sched *s, const sh_step_seq *q, const sh_pick *picks, 
     }
 }
 
-void sh_sched_commit(sh_sched *s, const sh_step_plan *step, const sh_pick *picks, double step_s)
+void sh_sched_commit(sh_sched *s, const sh_step_plan *step, const sh_pick *picks, double step_s,
+                     double alone_s)
 {
     sh_sched_join_masks(s);
     /* Only steps with a sizeable prompt chunk show what a prompt token costs. */
@@ -564,7 +607,7 @@ void sh_sched_commit(sh_sched *s, const sh_step_plan *step, const sh_pick *picks
         token += q->token_count;
         if (q->pool_ends) s->vectors += s->vector_width;
     }
-    sh_sched_draft_measure(s, step->token_count, step_s);
+    sh_sched_draft_measure(s, step->token_count, alone_s);
     s->vectors = NULL;
     s->outputs = NULL;
 }
@@ -591,8 +634,9 @@ const sh_sched_stats *sh_sched_stats_of(sh_sched *s)
     return &s->stats;
 }
 
-void sh_sched_carry(sh_sched *s, const sh_sched_stats *so_far)
+void sh_sched_carry(sh_sched *s, const sh_sched *before)
 {
-    s->stats = *so_far;
+    s->stats = before->stats;
     s->stats.waiting = s->stats.running = 0;
+    sh_sched_draft_carry(s, before);
 }

@@ -84,15 +84,17 @@ void sh_sched_vectors(sh_sched *sched, const float *vectors, int width);
  */
 void sh_sched_outputs(sh_sched *sched, const void *outputs, int hidden);
 
-/* Takes the results of a plan: a pick for each of its draws, and how long the step took. */
-void sh_sched_commit(sh_sched *sched, const sh_step_plan *step, const sh_pick *picks,
-                     double step_s);
+/* Takes the results of a plan: a pick for each of its draws, and how long the step took.
+ * `alone_s`: how long it takes when no other is in the pipeline, whose stages it would have to wait
+ * for. */
+void sh_sched_commit(sh_sched *sched, const sh_step_plan *step, const sh_pick *picks, double step_s,
+                     double alone_s);
 
 /* Whether any request is waiting or running. */
 bool sh_sched_busy(const sh_sched *sched);
 
-/* Continues the counters of an earlier scheduler. */
-void sh_sched_carry(sh_sched *sched, const sh_sched_stats *so_far);
+/* Continues the counters of an earlier scheduler, and takes over what it knew of drafts. */
+void sh_sched_carry(sh_sched *sched, const sh_sched *before);
 const sh_sched_stats *sh_sched_stats_of(sh_sched *sched);
 
 #endif

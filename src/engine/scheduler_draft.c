@@ -8,26 +8,26 @@
  * that source were right in this sequence and, while there were few, in all. So text that repeats
  * itself is copied while that works, and the model is asked otherwise.
  *
- * Three exceptions keep the rule honest. A source that is not worthwhile is still tried now and
- * then, or it could never recover; such probes may take PROBES_SHARE of the time. The draft model
- * must have computed the whole sequence before it can draft, which only a long enough answer pays
- * back. How long an answer will be is not known: it is expected to go on for as long as it has been
- * going on. And what is expected may be wrong, above all at first. So each source has a credit of
- * time that it may lose: it grows by LOSS_SHARE of all time and by what its drafts save, and what
- * they take is taken from it. Once it is spent, there are no drafts until it has grown again. */
+ * Four things keep the rule honest. A source that is not worthwhile is still tried now and then, or
+ * it could never recover; such probes have a small share of the time. Some steps have no drafts,
+ * since those are what drafts are judged by. The draft model must have computed the whole sequence
+ * before it can draft, which only a long enough answer pays back: it is expected to go on for as
+ * long as it has been going on, or as most do. And what is expected may be wrong, above all at
+ * first. So there is a credit of time that drafts may lose: it grows by LOSS_SHARE of all time and
+ * by what drafts save, what they take is taken from it, and no drafts are made that could lose more
+ * than is left. */
 #include "engine/scheduler_internal.h"
 
 #include "base/log.h"
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
-static const double PROBES_SHARE = 0.01;
 static const double LOSS_SHARE = 0.015;
-static const double FIRST_CREDIT = 8;     /* steps, without which nothing could be tried ... */
-static const double FIRST_SHARE = 0.02;   /* ... but no more than this of those that are left */
-static const double CREDIT_MAX_S = 60;    /* what was saved long ago counts for nothing */
+static const double FIRST_SHARE = 0.02; /* of the answer to come: may be lost on top of that */
+static const double CREDIT_MAX_S = 60;  /* what was saved long ago counts for nothing, ... */
+static const double DEBT_MAX = 16;      /* ... nor, in steps, what was lost */
+static const double PROBES_MAX_S = 10;
 static const double SEQUENCE_MEMORY = 32; /* drafts of a sequence that count for its rates */
 static const double ALL_MEMORY = 128;     /* drafts of all sequences */
 static const double KNOWN = 8;            /* drafts after which a source is known a little */
@@ -36,6 +36,8 @@ static const double CATCH_UP_SHARE = 0.5; /* of stall_s, for a draft model to ca
 enum {
     LIKELY_MORE = 32, /* tokens that an answer goes on for, at least */
     PLAIN_EVERY = 32, /* steps, one has no drafts */
+    TEXT_EVERY = 15,  /* steps, one prefers drafts that are copied */
+    USUAL_OF = 10,    /* answers whose length is the usual one */
 };
 
 /* What to expect of a source before anything is known. */
@@ -43,6 +45,12 @@ static const double FIRST_RATES[SH_DRAFT_SOURCES] = {[SH_DRAFT_FORCED] = 0.9,
                                                      [SH_DRAFT_REPEATED] = 0.5,
                                                      [SH_DRAFT_MODEL] = 0.6,
                                                      [SH_DRAFT_HEAD] = 0.7};
+
+/* Shares of the time for drafts that are only made to see how they do. */
+static const double PROBES_SHARES[SH_DRAFT_SOURCES] = {[SH_DRAFT_FORCED] = 0.0025,
+                                                       [SH_DRAFT_REPEATED] = 0.0025,
+                                                       [SH_DRAFT_MODEL] = 0.01,
+                                                       [SH_DRAFT_HEAD] = 0.01};
 
 static int draft_repeated(sh_sequence *seq, int max)
 {
@@ -94,6 +102,15 @@ static int drafts_max(const sh_sched *s, const sh_sequence *seq, int left)
     return most;
 }
 
+/* Drafts that a step of so many tokens has space for. Rows of logits are limited, too; one for each
+ * sequence is set aside. `drafts`: that it has already. */
+static int drafts_room(const sh_sched *s, int tokens, int drafts)
+{
+    int rows = s->opts.limits.draws - s->opts.limits.slots - drafts;
+    int space = s->opts.limits.tokens - tokens;
+    return rows < space ? rows : space;
+}
+
 static sh_draft_offer offer_of(const sh_sched *s, const sh_sequence *seq, sh_draft_source source,
                                int most)
 {
@@ -103,42 +120,50 @@ static sh_draft_offer offer_of(const sh_sched *s, const sh_sequence *seq, sh_dra
                             .redo = s->opts.fixed_state ? seq->count % SH_KV_BLOCK : 0};
 }
 
-static void credit_add(double *credit_s, double seconds)
+/* Tokens that an answer is expected to go on for: as long as it has been going on, or as long as
+ * most do. */
+static double tokens_ahead(const sh_sched *s, const sh_sequence *seq)
 {
-    *credit_s += seconds;
-    if (*credit_s > CREDIT_MAX_S) *credit_s = CREDIT_MAX_S;
+    double answered = sh_sequence_answered(seq), left = seq->count_max - seq->count;
+    return fmin(left, fmax(fmax(answered, LIKELY_MORE), s->drafting.usual_answer - answered));
 }
 
-/* Credits grow with the time that steps and drafts take. */
-static void credits_grow(sh_sched *s, double seconds)
+static void credit_add(sh_sched *s, double seconds)
 {
+    sh_sched_drafting *d = &s->drafting;
+    d->credit_s = fmin(d->credit_s + seconds, CREDIT_MAX_S);
+    d->credit_s = fmax(d->credit_s, -DEBT_MAX * d->step_s);
+}
+
+/* Time has passed, in steps or drafting. */
+static void credit_grow(sh_sched *s, double seconds)
+{
+    sh_sched_drafting *d = &s->drafting;
+    credit_add(s, LOSS_SHARE * seconds);
     for (int i = 0; i < SH_DRAFT_SOURCES; i++)
-        credit_add(&s->drafting.credit_s[i], LOSS_SHARE * seconds);
-    credit_add(&s->drafting.probes_s, PROBES_SHARE * seconds);
+        d->probes_s[i] = fmin(d->probes_s[i] + PROBES_SHARES[i] * seconds, PROBES_MAX_S);
 }
 
-/* Whether a source may lose so much in the step being planned. */
-static bool affords(const sh_sched *s, const sh_sequence *seq, sh_draft_source source,
-                    double cost_s)
+/* Whether drafts for a sequence may lose so much in the step being planned. */
+static bool affords(const sh_sched *s, const sh_sequence *seq, double risk_s)
 {
     const sh_sched_drafting *d = &s->drafting;
     if (s->opts.drafts_always) return true;
-    double pending = source > SH_DRAFT_REPEATED ? d->ordered_s : 0;
-    double first = fmin(FIRST_CREDIT, FIRST_SHARE * (seq->count_max - seq->count));
-    return d->step_s > 0 && pending + cost_s <= d->credit_s[source] + first * d->step_s;
+    double ahead = FIRST_SHARE * tokens_ahead(s, seq);
+    return d->step_s > 0 && d->risked_s + risk_s <= d->credit_s + ahead * d->step_s;
 }
 
 /* Whether drafts that are not worthwhile may be made to see how they do. */
 static bool probe_fits(const sh_sched *s, const sh_sequence *seq, sh_draft_source source,
-                       double cost_s)
+                       double risk_s)
 {
-    return cost_s <= s->drafting.probes_s && affords(s, seq, source, cost_s);
+    return risk_s <= s->drafting.probes_s[source] && affords(s, seq, risk_s);
 }
 
-static bool probe(sh_sched *s, const sh_sequence *seq, sh_draft_source source, double cost_s)
+static bool probe(sh_sched *s, const sh_sequence *seq, sh_draft_source source, double risk_s)
 {
-    bool fits = probe_fits(s, seq, source, cost_s);
-    if (fits) s->drafting.probes_s -= cost_s;
+    bool fits = probe_fits(s, seq, source, risk_s);
+    if (fits) s->drafting.probes_s[source] -= risk_s;
     return fits;
 }
 
@@ -162,8 +187,9 @@ static sh_draft_choice choose_text(sh_sched *s, const sh_step_outlook *step, sh_
         sh_draft_offer offer = offer_of(s, seq, source, found);
         sh_draft_choice choice = choose_number(s, step, &offer),
                         one = sh_draft_weigh(step, &offer, 1);
-        if (!affords(s, seq, source, choice.seconds)) choice.drafts = 0;
-        if (choice.drafts == 0 && probe(s, seq, source, one.seconds)) choice = one;
+        if (!affords(s, seq, sh_draft_risk_s(step, &offer, choice.drafts))) choice.drafts = 0;
+        if (choice.drafts == 0 && probe(s, seq, source, sh_draft_risk_s(step, &offer, 1)))
+            choice = one;
         if (choice.drafts == 0) continue;
         seq->draft_source = source;
         seq->draft_count = choice.drafts;
@@ -174,14 +200,11 @@ static sh_draft_choice choose_text(sh_sched *s, const sh_step_outlook *step, sh_
 
 /* Whether catching up with a sequence will pay: what the drafts save in each step, for as long as
  * the answer may go on. */
-static bool catch_up_pays(const sh_sequence *seq, const sh_step_outlook *step,
+static bool catch_up_pays(const sh_sched *s, const sh_sequence *seq, const sh_step_outlook *step,
                           const sh_draft_choice *choice, double cost_s)
 {
-    int answered = sh_sequence_answered(seq), left = seq->count_max - seq->count;
-    int more = answered > LIKELY_MORE ? answered : LIKELY_MORE;
-    if (more > left) more = left;
     double saved_s = choice->answers * step->seconds / step->answers - choice->seconds;
-    return saved_s * more / (1 + choice->answers) > CERTAINTY * cost_s;
+    return saved_s * tokens_ahead(s, seq) / (1 + choice->answers) > CERTAINTY * cost_s;
 }
 
 static const sh_draft_rate *model_rate(const sh_sched *s)
@@ -216,6 +239,8 @@ static void rounds_choose(sh_sched *s, const sh_step_outlook *step, sh_sequence 
 {
     sh_sched_drafting *d = &s->drafting;
     d->rounds = d->following = 0;
+    d->decoding = count;
+    d->rate_min = 0;
     if (s->opts.drafter == NULL) return;
     sh_draft_source source = sh_drafter_source(s->opts.drafter);
     for (int i = 0; i < count; i++)
@@ -224,34 +249,32 @@ static void rounds_choose(sh_sched *s, const sh_step_outlook *step, sh_sequence 
     qsort(d->offers, (size_t)d->following, sizeof(*d->offers), by_rate);
     for (int i = 0; i < d->following; i++)
         d->offers[i].draft_s = sh_drafter_step_s(s->opts.drafter, i + 1);
-    d->rounds = s->opts.drafts_always ? model_drafts_max(s)
-                                      : sh_draft_choose_shared(step, d->offers, d->following);
+    sh_draft_round_choice choice = sh_draft_choose_shared(step, d->offers, d->following,
+                                                          drafts_room(s, step->tokens, 0));
+    d->rounds = choice.rounds;
+    if (choice.rounds > 0) d->rate_min = d->offers[choice.sequences - 1].rate;
 }
 
 /* As long as little is known of the draft model, it catches up with one at a time. */
 static bool catch_up_may(const sh_sched *s, const sh_sequence *seq, const sh_step_outlook *step,
-                         const sh_draft_choice *choice, double cost_s)
+                         const sh_draft_choice *choice, double risk_s, double lag_s)
 {
     if (s->opts.drafts_always) return true;
-    return (model_known(s) || s->drafting.order_count == 0) &&
-           affords(s, seq, sh_drafter_source(s->opts.drafter), choice->seconds + cost_s) &&
-           catch_up_pays(seq, step, choice, cost_s);
+    return (model_known(s) || s->drafting.order_count == 0) && affords(s, seq, risk_s + lag_s) &&
+           catch_up_pays(s, seq, step, choice, lag_s);
 }
 
-/* What the draft model should make for a sequence. If it follows it, the rounds that all share are
- * decided, and the question is how many to take part in; if not, whether to start to. */
+/* What the draft model should make for a sequence. If it follows it, that was decided for all that
+ * share the rounds; if not, the question is whether to start to, as it would with all others. */
 static sh_draft_choice choose_drafts(const sh_sched *s, const sh_step_outlook *step,
                                      const sh_sequence *seq, sh_draft_offer *offer)
 {
     const sh_sched_drafting *d = &s->drafting;
-    int sharing = d->following + !seq->followed,
-        most = seq->followed ? d->rounds : model_drafts_max(s);
-    double share_s = sh_drafter_step_s(s->opts.drafter, sharing) / sharing;
-    if (offer->most > most) offer->most = most;
-    offer->draft_s = seq->followed ? 0 : share_s;
-    int drafts = choose_number(s, step, offer).drafts;
-    offer->draft_s = share_s;
-    return sh_draft_weigh(step, offer, drafts);
+    int sharing = seq->followed ? d->following : d->decoding;
+    offer->draft_s = sh_drafter_step_s(s->opts.drafter, sharing) / sharing;
+    if (offer->most > model_drafts_max(s)) offer->most = model_drafts_max(s);
+    if (s->opts.drafts_always || !seq->followed) return choose_number(s, step, offer);
+    return sh_draft_weigh(step, offer, offer->rate >= d->rate_min ? d->rounds : 0);
 }
 
 /* Drafts of the draft model for a sequence. `lag_s`: the time to catch up before them. */
@@ -264,11 +287,14 @@ static sh_draft_choice choose_model(sh_sched *s, const sh_step_outlook *step, sh
     sh_draft_source source = sh_drafter_source(drafter);
     sh_draft_offer offer = offer_of(s, seq, source, most), single = offer;
     single.draft_s = sh_drafter_step_s(drafter, 1);
+    single.most = 1;
     sh_draft_choice choice = choose_drafts(s, step, seq, &offer),
                     one = sh_draft_weigh(step, &single, 1);
-    if (!affords(s, seq, source, choice.seconds)) choice = one;
-    if (!affords(s, seq, source, one.seconds)) choice.drafts = 0;
-    if (choice.drafts == 0 && !seq->probed && !probe_fits(s, seq, source, one.seconds)) return none;
+    double risk_s = sh_draft_risk_s(step, &offer, choice.drafts),
+           one_risk_s = sh_draft_risk_s(step, &single, 1);
+    if (!affords(s, seq, risk_s)) choice = choose_number(s, step, &single), risk_s = one_risk_s;
+    if (!affords(s, seq, one_risk_s)) choice.drafts = 0;
+    if (choice.drafts == 0 && !seq->probed && !probe_fits(s, seq, source, one_risk_s)) return none;
     int lag = sh_drafter_lag(drafter, seq); /* last, since following a sequence takes time, too */
     seq->followed = lag > 0 && lag <= SH_KV_BLOCK;
     if (lag < 0) return none;
@@ -276,9 +302,9 @@ static sh_draft_choice choose_model(sh_sched *s, const sh_step_outlook *step, sh
     if (seq->followed) seq->probed = false;
     if (probed) return one; /* was decided, and counted, when it began to catch up */
     *lag_s = (lag - 1) * sh_drafter_token_s(drafter);
-    if (choice.drafts > 0 && (seq->followed || catch_up_may(s, seq, step, &choice, *lag_s)))
+    if (choice.drafts > 0 && (seq->followed || catch_up_may(s, seq, step, &choice, risk_s, *lag_s)))
         return choice;
-    if (seq->draft_count > 0 || !probe(s, seq, source, one.seconds + *lag_s)) return none;
+    if (seq->draft_count > 0 || !probe(s, seq, source, one_risk_s + *lag_s)) return none;
     seq->probed = !seq->followed;
     return one;
 }
@@ -291,34 +317,39 @@ static void order_add(sh_sched *s, sh_sequence *seq, int drafts)
     s->drafting.orders[s->drafting.order_count++] = (sh_draft_order){.seq = seq, .drafts = drafts};
 }
 
+/* Whether drafts from text are preferred, to see how they do: they are free to make. */
+static bool text_wanted(const sh_sched *s, const sh_sequence *seq)
+{
+    const sh_sched_drafting *d = &s->drafting;
+    return d->rates[seq->draft_source].tried < KNOWN || d->turn % TEXT_EVERY == 0;
+}
+
 static void choose(sh_sched *s, sh_step_outlook *step, sh_sequence *seq, int most)
 {
     double lag_s = 0;
     sh_draft_choice text = choose_text(s, step, seq, most);
     sh_draft_choice model = choose_model(s, step, seq, most, &lag_s);
-    bool by_model = model.drafts > 0 &&
-                    (text.drafts == 0 || model.tokens_per_second > text.tokens_per_second);
-    if (by_model) {
-        order_add(s, seq, model.drafts);
-        s->drafting.ordered_s += model.seconds + lag_s;
-    }
+    bool better = model.tokens_per_second > text.tokens_per_second && !text_wanted(s, seq);
+    bool by_model = model.drafts > 0 && (text.drafts == 0 || better);
+    if (by_model) order_add(s, seq, model.drafts);
+    s->drafting.risked_s += by_model ? model.seconds + lag_s : text.seconds;
     sh_step_outlook_add(step, by_model ? &model : &text);
 }
 
 /* Counts the time that the drafter has taken since it was asked last. One that fails is done
  * without: answers do not depend on it. */
-static double drafter_used(sh_sched *s, sh_status status, const sh_err *err)
+static void drafter_used(sh_sched *s, sh_status status, const sh_err *err)
 {
     sh_sched_drafting *d = &s->drafting;
     double took = sh_drafter_busy_s(s->opts.drafter) - d->drafter_s;
     d->drafter_s += took;
     s->stats.draft_s += took;
-    credits_grow(s, took);
-    if (status == SH_OK) return took;
+    credit_grow(s, took);
+    credit_add(s, -took);
+    if (status == SH_OK) return;
     SH_LOGE("the draft model is not used any more: %s", err->text);
     for (int i = 0; i < d->order_count; i++) d->orders[i].seq->draft_count = 0;
     s->opts.drafter = NULL;
-    return took;
 }
 
 static void orders_run(sh_sched *s)
@@ -326,25 +357,50 @@ static void orders_run(sh_sched *s)
     sh_sched_drafting *d = &s->drafting;
     sh_err err;
     if (d->order_count == 0) return;
-    sh_draft_source source = sh_drafter_source(s->opts.drafter);
     sh_status status = sh_drafter_run(s->opts.drafter, d->orders, d->order_count,
                                       CATCH_UP_SHARE * s->opts.stall_s, &err);
-    credit_add(&d->credit_s[source], -drafter_used(s, status, &err));
+    drafter_used(s, status, &err);
     d->order_count = 0;
 }
 
+/* Whether drafts of a head are worth their time, as far as is known. */
+static bool head_pays(const sh_sched *s)
+{
+    const sh_sched_drafting *d = &s->drafting;
+    int count = d->decoding > 0 ? d->decoding : 1;
+    sh_step_outlook step = {.times = &d->times,
+                            .tokens = count,
+                            .overlap = 1,
+                            .answers = count,
+                            .seconds = sh_step_times_of(&d->times, count)};
+    sh_draft_offer offer = {.most = model_drafts_max(s),
+                            .rate = sh_draft_rate_of(model_rate(s), FIRST_RATES[SH_DRAFT_HEAD]),
+                            .draft_s = sh_drafter_step_s(s->opts.drafter, count) / count};
+    return sh_draft_choose(&step, &offer).drafts > 0;
+}
+
+/* A head that misses something can start anew after it. One that does not pay sees something now
+ * and then, to be tried. */
 void sh_sched_draft_see(sh_sched *s, const sh_sequence *seq, const sh_seen *seen)
 {
     sh_err err;
-    if (s->opts.drafter != NULL)
-        drafter_used(s, sh_drafter_see(s->opts.drafter, seq, seen, &err), &err);
+    sh_drafter *drafter = s->opts.drafter;
+    if (drafter == NULL) return;
+    double cost_s = seen->count * sh_drafter_token_s(drafter);
+    s->drafting.risked_s = 0;
+    if (!s->opts.drafts_always &&
+        !(head_pays(s) ? affords(s, seq, cost_s) : probe(s, seq, SH_DRAFT_HEAD, cost_s)))
+        return;
+    drafter_used(s, sh_drafter_see(drafter, seq, seen, &err), &err);
 }
 
-/* Steps without drafts are what drafts are judged by: some come first, and one now and then. */
-static bool plain_wanted(const sh_sched *s, int tokens)
+/* Steps without drafts are what drafts are judged by: some come first, and one now and then. Those
+ * with tokens that run again would be too many kinds. */
+static bool plain_wanted(const sh_sched *s, int count, int tokens)
 {
     if (s->opts.drafts_always) return false;
-    return !sh_step_times_known(&s->drafting.times, tokens) || s->drafting.turn % PLAIN_EVERY == 0;
+    bool known = sh_step_times_known(&s->drafting.times, tokens) || tokens > count;
+    return !known || s->drafting.turn % PLAIN_EVERY == 0;
 }
 
 void sh_sched_draft(sh_sched *s, sh_sequence **seqs, int count, int tokens)
@@ -352,22 +408,20 @@ void sh_sched_draft(sh_sched *s, sh_sequence **seqs, int count, int tokens)
     sh_sched_drafting *d = &s->drafting;
     sh_step_outlook step = {.times = &d->times,
                             .tokens = tokens,
-                            .answers = count,
-                            .seconds = sh_step_times_of(&d->times, tokens)};
+                            .overlap = (int)(d->planned - d->committed) + 1,
+                            .answers = count};
+    step.seconds = sh_step_times_of(&d->times, tokens) / step.overlap;
     d->order_count = 0;
-    d->ordered_s = 0;
+    d->risked_s = 0;
     d->step_s = step.seconds;
     d->turn++;
     for (int i = 0; i < count; i++) seqs[i]->draft_count = 0;
-    if (plain_wanted(s, tokens)) return;
+    if (plain_wanted(s, count, tokens)) return;
     rounds_choose(s, &step, seqs, count);
     for (int i = 0; i < count; i++) {
         /* The first gets the most, since each draft makes the next less worthwhile: take turns. */
         sh_sequence *seq = seqs[(d->turn + (unsigned)i) % (unsigned)count];
-        /* Rows of logits are limited; one for each sequence is set aside. */
-        int rows = s->opts.limits.draws - s->opts.limits.slots - (step.tokens - tokens);
-        int space = s->opts.limits.tokens - step.tokens;
-        int most = drafts_max(s, seq, rows < space ? rows : space);
+        int most = drafts_max(s, seq, drafts_room(s, step.tokens, step.tokens - tokens));
         if (most > 0) choose(s, &step, seq, most);
     }
     orders_run(s);
@@ -382,9 +436,8 @@ void sh_sched_draft_result(sh_sched *s, sh_sequence *seq, int kept, int redo)
     seq->draft_count = 0;
     d->answering++;
     if (drafts == 0) return;
-    d->drafts[source] += drafts;
-    d->kept[source] += kept;
-    d->redone[source] += redo;
+    d->kept += kept;
+    d->redone += redo;
     sh_draft_rate_add(&seq->draft_rates[source], kept, wrong, SEQUENCE_MEMORY);
     sh_draft_rate_add(&d->rates[source], kept, wrong, ALL_MEMORY);
     s->stats.drafts_tried[source] += (uint64_t)drafts;
@@ -392,30 +445,61 @@ void sh_sched_draft_result(sh_sched *s, sh_sequence *seq, int kept, int redo)
     if (source == SH_DRAFT_FORCED) s->stats.forced_tokens += (uint64_t)kept;
 }
 
-/* What the drafts of a source have saved in a step of so many tokens, `drafts` of all sources among
- * them: a token that is kept saves its share of a step without drafts. */
-static double saved_s(const sh_sched_drafting *d, sh_draft_source source, int tokens, int drafts)
-{
-    double token_s = sh_step_times_of(&d->times, d->answering) / d->answering;
-    double added_s = sh_step_times_added(&d->times, tokens, drafts) * d->drafts[source] / drafts;
-    double redo_s = sh_step_times_added(&d->times, d->answering + d->redone[source],
-                                        d->redone[source]);
-    return d->kept[source] * token_s - added_s - redo_s;
-}
-
-/* In a pipeline, several steps take their time at once. */
-void sh_sched_draft_measure(sh_sched *s, int tokens, double step_s)
+void sh_sched_draft_ended(sh_sched *s, const sh_sequence *seq)
 {
     sh_sched_drafting *d = &s->drafting;
-    int drafts = 0;
-    sh_step_times_add(&d->times, tokens, step_s);
-    credits_grow(s, step_s / s->opts.stages_in_flight);
-    for (int i = 0; i < SH_DRAFT_SOURCES; i++) drafts += d->drafts[i];
-    for (int i = 0; i < SH_DRAFT_SOURCES && drafts > 0; i++)
-        credit_add(&d->credit_s[i],
-                   saved_s(d, (sh_draft_source)i, tokens, drafts) / s->opts.stages_in_flight);
-    d->answering = 0;
-    memset(d->drafts, 0, sizeof(d->drafts));
-    memset(d->kept, 0, sizeof(d->kept));
-    memset(d->redone, 0, sizeof(d->redone));
+    int answered = sh_sequence_answered(seq);
+    if (answered == 0) return;
+    if (d->ended < USUAL_OF) d->ended++;
+    d->usual_answer += (answered - d->usual_answer) / d->ended;
+}
+
+void sh_sched_draft_carry(sh_sched *s, const sh_sched *before)
+{
+    const sh_sched_drafting *from = &before->drafting;
+    sh_sched_drafting *d = &s->drafting;
+    for (int i = 0; i < SH_DRAFT_SOURCES; i++) d->rates[i] = from->rates[i];
+    d->credit_s = from->credit_s;
+    d->ended = from->ended;
+    d->usual_answer = from->usual_answer;
+}
+
+void sh_sched_draft_planned(sh_sched *s, const sh_step_plan *step)
+{
+    sh_sched_drafting *d = &s->drafting;
+    unsigned stages = (unsigned)s->opts.stages_in_flight;
+    int plain = step->token_count;
+    for (int i = 0; i < step->seq_count; i++) plain -= s->slots[step->seqs[i].slot]->draft_count;
+    d->flying[d->planned++ % stages] = (sh_sched_flight){step->token_count, plain};
+    if (d->planned - d->committed > stages) d->committed++; /* that one is void */
+}
+
+/* The most tokens of a plan in flight: in a pipeline, that one sets the pace. */
+static sh_sched_flight slowest(const sh_sched *s)
+{
+    const sh_sched_drafting *d = &s->drafting;
+    sh_sched_flight most = {0};
+    for (unsigned i = d->committed; i != d->planned; i++) {
+        const sh_sched_flight *f = &d->flying[i % (unsigned)s->opts.stages_in_flight];
+        if (f->tokens > most.tokens) most.tokens = f->tokens;
+        if (f->plain > most.plain) most.plain = f->plain;
+    }
+    return most;
+}
+
+void sh_sched_draft_measure(sh_sched *s, int tokens, double alone_s)
+{
+    sh_sched_drafting *d = &s->drafting;
+    sh_step_times_add(&d->times, tokens, alone_s);
+    int overlap = (int)(d->planned - d->committed);
+    if (overlap == 0) return;
+    sh_sched_flight most = slowest(s);
+    d->committed++;
+    credit_grow(s, alone_s / overlap);
+    double saved_s = -sh_step_times_added(&d->times, most.tokens, most.tokens - most.plain);
+    /* A token that is kept saves its share of a step without drafts. */
+    if (d->kept > 0) saved_s += d->kept * sh_step_times_of(&d->times, d->answering) / d->answering;
+    saved_s -= sh_step_times_added(&d->times, d->answering + d->redone, d->redone);
+    credit_add(s, saved_s / overlap);
+    d->answering = d->kept = d->redone = 0;
 }

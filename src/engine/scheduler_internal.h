@@ -6,35 +6,49 @@
 #include "engine/scheduler.h"
 #include "engine/step_fill.h"
 
-enum { SH_SCHED_CHUNK_MIN = SH_KV_BLOCK, SH_SCHED_CLIENT_BUCKETS = 256 };
+enum {
+    SH_SCHED_CHUNK_MIN = SH_KV_BLOCK,
+    SH_SCHED_CLIENT_BUCKETS = 256,
+    SH_SCHED_USUAL_ANSWER = 64, /* tokens, as long as none was seen */
+};
 
 typedef struct {
     sh_sequence *first, *last;
 } sh_sched_list;
 
+/* Tokens of a plan in flight, with and without drafts. */
+typedef struct {
+    int tokens, plain;
+} sh_sched_flight;
+
 /* What was measured of drafts, and scratch to make them. */
 typedef struct {
     sh_step_times times;                   /* of steps that verify drafts, or could */
     sh_draft_rate rates[SH_DRAFT_SOURCES]; /* of all sequences */
-    double credit_s[SH_DRAFT_SOURCES];     /* that drafts may lose */
-    double probes_s;        /* that drafts may take which are only made to see how they do */
-    sh_draft_order *orders; /* [slots] of the draft model */
+    double credit_s;                       /* that drafts may lose */
+    double probes_s[SH_DRAFT_SOURCES];     /* of it, for drafts that are only tried out */
+    int ended;                             /* answers that count for it */
+    double usual_answer;                   /* tokens: running average */
+    sh_draft_order *orders;                /* [slots] of the draft model */
     int order_count;
-    sh_draft_offer *offers; /* [slots] scratch */
-    unsigned turn;          /* of the sequence that is asked first */
-    double drafter_s;       /* that the drafter had run when it was asked last */
+    sh_draft_offer *offers;  /* [slots] scratch */
+    unsigned turn;           /* of the sequence that is asked first */
+    sh_sched_flight *flying; /* [stages_in_flight] plans in flight: a ring */
+    unsigned planned, committed;
+    double drafter_s; /* that the drafter had run when it was asked last */
 
     /* Of the step being planned. */
-    int following;    /* sequences that the draft model has caught up with */
-    int rounds;       /* that it makes for them */
-    double step_s;    /* that it takes without drafts */
-    double ordered_s; /* that the orders will take, or have the step take */
+    int decoding;    /* sequences of it */
+    int following;   /* sequences that the draft model has caught up with */
+    int rounds;      /* that it makes for those of them ... */
+    double rate_min; /* ... with at least this rate */
+    double step_s;   /* that it takes without drafts */
+    double risked_s; /* that drafts take, or have the step take */
 
     /* Of the step being committed. */
-    int answering;                /* sequences that drew a token */
-    int drafts[SH_DRAFT_SOURCES]; /* that it verified */
-    int kept[SH_DRAFT_SOURCES];   /* of them */
-    int redone[SH_DRAFT_SOURCES]; /* tokens that must run again */
+    int answering; /* sequences that drew a token */
+    int kept;      /* drafts */
+    int redone;    /* tokens that must run again */
 } sh_sched_drafting;
 
 struct sh_sched {
@@ -84,8 +98,17 @@ void sh_sched_draft_see(sh_sched *sched, const sh_sequence *seq, const sh_seen *
  * were right; `redo` tokens must run again because of the others. */
 void sh_sched_draft_result(sh_sched *sched, sh_sequence *seq, int kept, int redo);
 
-/* It had so many tokens, and took so long. */
-void sh_sched_draft_measure(sh_sched *sched, int tokens, double step_s);
+/* A plan is complete. */
+void sh_sched_draft_planned(sh_sched *sched, const sh_step_plan *step);
+
+/* The oldest plan was committed. It had so many tokens and took so long; see sh_sched_commit(). */
+void sh_sched_draft_measure(sh_sched *sched, int tokens, double alone_s);
+
+/* Takes over what another scheduler has learned, but not the times: its group was another. */
+void sh_sched_draft_carry(sh_sched *sched, const sh_sched *before);
+
+/* A sequence has ended. */
+void sh_sched_draft_ended(sh_sched *sched, const sh_sequence *seq);
 
 /* Releases the KV of a running sequence and puts it back in the queue, to be computed again. */
 void sh_sched_pause(sh_sched *sched, sh_sequence *seq);

@@ -298,6 +298,7 @@ bool sh_sched_plan(sh_sched *s, sh_step_plan *step)
     step->leave_count = s->leave_count;
     s->leave_count = 0;
     step->outputs = s->opts.limits.outputs && s->opts.drafter != NULL;
+    sh_sched_draft_planned(s, step);
     sh_sched_make_masks(s, step);
     return true;
 }

@@ -44,6 +44,8 @@ sh_sequence *sh_sequence_create(const sh_sequence_spec *q, int context)
     s->logit_bias = copy(s->logit_bias, (size_t)s->logit_bias_count, sizeof(float));
     seq->spec.stop_ids = copy(q->stop_ids, (size_t)q->stop_id_count, sizeof(int32_t));
     seq->spec.grammar.ptr = copy(q->grammar.ptr, q->grammar.len, 1);
+    seq->reasoning = q->reasoning_begun;
+    for (int i = seq->prompt_count; i < seq->count; i++) sh_sequence_reason(seq, seq->tokens[i]);
     seq->spec.prompt = NULL; /* the copy at the start of `tokens` replaces it */
     return seq;
 }
@@ -190,6 +192,26 @@ void sh_sequence_stop(sh_sequence *seq, sh_blocks *blocks)
     seq->block_count = seq->blocks_sent = seq->blocks_keyed = seq->blocks_ready = 0;
     seq->computed = seq->kept = seq->draft_count = seq->catch_up = 0;
     seq->slot = -1;
+}
+
+void sh_sequence_reason(sh_sequence *seq, int32_t token)
+{
+    if (seq->spec.reasoning_max == 0) return;
+    if (token == seq->spec.reasoning_begin)
+        seq->reasoning = true;
+    else if (token == seq->spec.reasoning_end)
+        seq->reasoning = false;
+    else if (seq->reasoning)
+        seq->reasoned++;
+}
+
+void sh_sequence_end_reasoning(sh_sequence *seq)
+{
+    seq->tokens = sh_realloc_array(seq->tokens, (size_t)seq->count + 1, sizeof(*seq->tokens));
+    seq->blocks = sh_realloc_array(seq->blocks, (size_t)blocks_for(seq->count + 1),
+                                   sizeof(*seq->blocks));
+    seq->tokens[seq->count++] = seq->spec.reasoning_end;
+    seq->reasoning = false;
 }
 
 bool sh_sequence_stops(const sh_sequence *seq, int32_t token)

@@ -52,6 +52,8 @@ struct sh_sequence {
     int computed;
     int scored; /* the probabilities of the prompt's tokens before this one have been reported, or
                    are not asked for */
+    bool reasoning; /* the answer is in the middle of it */
+    int reasoned;   /* tokens of it, if they are limited */
     int draft_count;
     sh_draft_source draft_source;
     int catch_up; /* tokens before the last known one that run together with it: those that a
@@ -114,6 +116,19 @@ static inline int sh_sequence_room(const sh_sequence *seq)
 {
     return seq->count + (seq->spec.pooled ? 0 : 1);
 }
+
+/* Follows the answer, which has got this token, through its reasoning. */
+void sh_sequence_reason(sh_sequence *seq, int32_t token);
+
+/* Whether the reasoning must end now. */
+static inline bool sh_sequence_reasoned(const sh_sequence *seq)
+{
+    return seq->reasoning && seq->spec.reasoning_max > 0 &&
+           seq->reasoned >= seq->spec.reasoning_max;
+}
+
+/* Ends the reasoning of a sequence that was not started yet, in the answer so far. */
+void sh_sequence_end_reasoning(sh_sequence *seq);
 
 /* Whether the token ends the answer. */
 bool sh_sequence_stops(const sh_sequence *seq, int32_t token);

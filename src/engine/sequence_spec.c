@@ -77,6 +77,16 @@ static sh_status score_check(const sh_sequence_spec *q, sh_err *err)
     return SH_OK;
 }
 
+static sh_status reasoning_check(const sh_sequence_spec *q, int vocab, sh_err *err)
+{
+    const int32_t ids[] = {q->reasoning_begin, q->reasoning_end};
+    if (q->reasoning_max == 0) return SH_OK;
+    if (q->reasoning_max < 0)
+        return sh_err_set(err, SH_ERR_INPUT, "the limit of reasoning is %d tokens",
+                          q->reasoning_max);
+    return ids_check("the tokens around reasoning", ids, SH_COUNT_OF(ids), vocab, err);
+}
+
 sh_status sh_sequence_spec_check(const sh_sequence_spec *q, int vocab, sh_err *err)
 {
     const sh_sampling *s = &q->sampling;
@@ -93,6 +103,7 @@ sh_status sh_sequence_spec_check(const sh_sequence_spec *q, int vocab, sh_err *e
     sh_status status = numbers_check(q, err);
     if (status == SH_OK) status = score_check(q, err);
     if (status == SH_OK) status = grammar_check(q, err);
+    if (status == SH_OK) status = reasoning_check(q, vocab, err);
     if (status == SH_OK) status = biases_check(s, err);
     if (status == SH_OK) status = ids_check("prompt", q->prompt, q->prompt_count, vocab, err);
     if (status == SH_OK)

@@ -217,6 +217,17 @@ const sh_output_dialect *sh_model_text_dialect(const sh_model_text *text)
     return &text->dialect;
 }
 
+bool sh_model_text_reasoning_ids(const sh_model_text *text, int32_t *begin, int32_t *end)
+{
+    sh_str open, close;
+    const sh_tokenizer *tokenizer = sh_model_text_tokenizer(text);
+    if (tokenizer == NULL || !sh_output_reasoning_markers(text->dialect.reasoning, &open, &close))
+        return false;
+    *begin = sh_tokenizer_id(tokenizer, open);
+    *end = sh_tokenizer_id(tokenizer, close);
+    return *begin >= 0 && *end >= 0;
+}
+
 const sh_ids *sh_model_text_end_ids(const sh_model_text *text)
 {
     return &text->end_ids;

@@ -52,6 +52,9 @@ sh_str sh_model_text_template(const sh_model_text *text, bool with_tools);
 const char *sh_model_text_type(const sh_model_text *text);
 const sh_output_dialect *sh_model_text_dialect(const sh_model_text *text);
 
+/* The tokens around reasoning; false if it has not one token on either side. */
+bool sh_model_text_reasoning_ids(const sh_model_text *text, int32_t *begin, int32_t *end);
+
 /* Tokens that end an answer, all within the vocabulary; at most SH_END_IDS_MAX. */
 const sh_ids *sh_model_text_end_ids(const sh_model_text *text);
 bool sh_model_text_is_end_id(const sh_model_text *text, int32_t id);

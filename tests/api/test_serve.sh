@@ -33,6 +33,22 @@ older() {
         has body '"performance":\{"prompt_eval_tokens_per_second"' && has body '"timing":\{"seconds"'
 }
 check "the response has the fields that older clients expect" older
+# The demo model does not reason, but a message that opens the reasoning makes all that follows reasoning.
+thoughts() { # [MORE FIELDS]
+    asked 200 "{\"messages\":[{\"role\":\"user\",\"content\":\"A story\"},{\"role\":\"assistant\",
+        \"content\":\"<think>\"}],\"temperature\":0,\"max_tokens\":40$1}" &&
+        jq -r '.choices[0].message.reasoning_content' body >thoughts
+}
+limits_thoughts() {
+    local free json=',"response_format":{"type":"json_object"}'
+    thoughts ''; free=$(cat thoughts)
+    thoughts ',"thinking_token_budget":5' && [[ ${#free} -gt 100 && $free == "$(cat thoughts)"* ]] &&
+        gives 6 jq .usage.completion_tokens_details.reasoning_tokens body && # the closing marker counts
+        thoughts ',"thinking_token_budget":5'"$json" && [[ $free == "$(cat thoughts)"* ]] &&
+        jq -r '.choices[0].message.content' body | grep -q '^{'
+}
+if command -v jq >/dev/null; then check "reasoning ends where the request says" limits_thoughts
+else skip "reasoning ends where the request says" "jq is missing"; fi
 healthy() {
     gets 200 /health && has body '"model":"my/model"' && has body '"world_size":1' && has body '"queue_max":1' &&
         has body '"memory_safe":true'

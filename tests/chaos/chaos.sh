@@ -90,6 +90,10 @@ rank_pid() { # RANK
 
 # --- load ---
 # Sampled with a seed, so that a wrong position, penalty or token shows in all that follows.
+person='"response_format":{"type":"json_schema","json_schema":{"name":"p","schema":{"type":"object",
+    "properties":{"name":{"type":"string","maxLength":40},"age":{"type":"integer"},
+    "notes":{"type":"array","items":{"type":"string"}}},
+    "required":["name","age","notes"],"additionalProperties":false}}}'
 requests=(
     '"content":"What is tensor parallelism?"}],"temperature":0,"max_tokens":60'
     '"content":"What is 37 + 48?"}],"temperature":0.9,"seed":7,"max_tokens":80,"ignore_eos":true'
@@ -100,6 +104,10 @@ requests=(
      "top_logprobs":2'
     '"content":"A fox and a lantern"}],"temperature":1,"seed":11,"max_tokens":300,"ignore_eos":true,"stop":["qu","0"]'
     '"content":"What is a ring?"}],"temperature":0.9,"seed":12,"max_tokens":80,"ignore_eos":true,"n":2'
+    '"content":"Who are you?"}],"temperature":0,"max_tokens":150,'"$person"
+    '"content":"Who is he?"}],"temperature":0.9,"seed":13,"max_tokens":150,"min_tokens":60,"logprobs":true,'"$person"
+    '"content":"List words"}],"temperature":1.1,"seed":14,"max_tokens":150,"min_tokens":80,
+     "grammar":"root ::= \"[\" item (\", \" item)* \"]\"\nitem ::= [a-z]{2,9} | root"'
 )
 ask() { # INDEX STREAM FILE SECONDS: writes the answer to FILE, the status in its last line; returns curl's exit code
     $at curl -sS -N -m "$4" -H 'Content-Type: application/json' -w '\n%{http_code}' \

@@ -5,7 +5,7 @@ scratch
 case $SHOAL_BUILD in *release) ;; *) skip "installing" "not a release build"; done_testing ;; esac
 trap 'kill "${server:-}" "${manager:-}" 2>/dev/null; wait "${server:-}" 2>/dev/null; cd /; rm -rf "$work"' EXIT
 unset MAKEFLAGS MFLAGS MAKELEVEL # of the make that runs the tests
-make_it() { make -s -C "$root" "$@" PREFIX=/usr DESTDIR="$work/to"; }
+make_it() { make -s -C "$root" PREFIX=/usr DESTDIR="$work/to" "$@"; }
 shoal=$work/link/shoal # a link to the installed program: it must find its files from there
 files() { find to -type f -o -type l | sort; }
 
@@ -25,6 +25,16 @@ complete_tree() {
     grep -q '^Version: [0-9]' to/usr/lib/pkgconfig/shoal.pc && ! grep -rnI '@[a-z]*@' to/usr/lib to/etc
 }
 check "everything is there; settings, which hold secrets, are for root alone" complete_tree
+
+debian_has_all() { # `make deb` would find out, but builds everything once more
+    make_it install DESTDIR="$work/debian" unitdir=/lib/systemd/system libdir=/usr/lib/any || return 1
+    local pattern
+    while read -r pattern; do # shellcheck disable=SC2086
+        (cd debian && find $pattern ! -type d) >>owned || return 1
+    done < <(cat "$root"/packaging/debian/*.install)
+    (cd debian && find etc lib usr ! -type d) | sort | diff - <(sort owned)
+}
+check "each file goes into one Debian package" debian_has_all
 
 finds_plugins() {
     "$shoal" fingerprint >facts

@@ -4,7 +4,7 @@
  *  - heights: how deep the shortest completion from each state nests. A state without one is a dead
  *    end; edges into it are removed, so that no answer can get stuck.
  *  - left recursion: a rule that can call itself before it has matched a byte would call itself
- *    without end. It is an error, with the name of the rule.
+ *    without end. It is an error, with the rule's name and place.
  *  - runs: states from which any text of certain characters leads on, for the mask walk. */
 #include "text/grammar/automaton.h"
 #include "text/grammar/limits.h"
@@ -12,6 +12,7 @@
 
 #include "base/alloc.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -272,6 +273,16 @@ static void find_nullable(compiler *c)
     }
 }
 
+static void fail_left_recursion(compiler *c, uint32_t rule)
+{
+    const sh_expr_node *node = sh_expr_at(c->b, c->rules[rule].expr);
+    char place[64] = "";
+    if (node->line > 0)
+        snprintf(place, sizeof(place), "grammar, line %u, column %u: ", node->line, node->column);
+    sh_expr_fail(c->b, SH_ERR_UNSUPPORTED, "%s'%.*s' begins with itself (left recursion)", place,
+                 (int)(node->text.len < 100 ? node->text.len : 100), node->text.ptr);
+}
+
 /* Depth-first over "may begin with a call of"; the length of the path is limited. */
 static void check_left_recursion(compiler *c, uint32_t rule, int depth)
 {
@@ -288,15 +299,19 @@ static void check_left_recursion(compiler *c, uint32_t rule, int depth)
     for (uint32_t s = base; s < end && sh_expr_ok(c->b); s++) {
         for (uint32_t i = g->states[s].calls; first[s - base] && i < g->states[s + 1].calls; i++) {
             uint32_t called = g->calls[i].rule;
-            sh_str name = sh_expr_at(c->b, c->rules[called].expr)->text;
-            if (c->rules[called].mark == 1)
-                sh_expr_fail(c->b, SH_ERR_UNSUPPORTED, "'%.*s' begins with itself (left recursion)",
-                             (int)(name.len < 100 ? name.len : 100), name.ptr);
+            if (c->rules[called].mark == 1) fail_left_recursion(c, called);
             if (c->rules[called].mark == 0) check_left_recursion(c, called, depth + 1);
         }
     }
     free(first);
     c->rules[rule].mark = 2;
+}
+
+/* From every rule: one that is only called after some bytes can begin with itself, too. */
+static void check_all_left_recursion(compiler *c)
+{
+    for (uint32_t r = 0; r < c->rule_count && sh_expr_ok(c->b); r++)
+        if (c->rules[r].mark == 0) check_left_recursion(c, r, 0);
 }
 
 /* ---- runs ---- */
@@ -427,7 +442,7 @@ static void compile(compiler *c, sh_expr root)
     if (sh_expr_ok(c->b)) find_heights(c);
     if (sh_expr_ok(c->b)) drop_dead_ends(c->g);
     if (sh_expr_ok(c->b)) find_nullable(c);
-    if (sh_expr_ok(c->b)) check_left_recursion(c, 0, 0);
+    if (sh_expr_ok(c->b)) check_all_left_recursion(c);
     if (!sh_expr_ok(c->b)) return;
     find_runs(c);
     mark_last_calls(c->g);

@@ -149,6 +149,13 @@ void sh_expr_define(sh_grammar_builder *b, sh_expr rule, sh_expr body)
     b->nodes[rule].defined = true;
 }
 
+void sh_expr_set_place(sh_grammar_builder *b, sh_expr rule, uint32_t line, uint32_t column)
+{
+    if (rule == SH_EXPR_AT_NEVER) return; /* the builder has failed */
+    b->nodes[rule].line = line;
+    b->nodes[rule].column = column;
+}
+
 sh_expr sh_expr_named(sh_grammar_builder *b, const char *name, sh_expr body)
 {
     sh_expr rule = sh_expr_rule(b, sh_str_of(name));

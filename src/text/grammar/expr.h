@@ -27,9 +27,10 @@ typedef enum {
 
 typedef struct {
     sh_expr_kind kind;
-    bool defined;      /* RULE */
-    uint32_t min, max; /* REPEAT */
-    sh_str text;       /* BYTES; the name of a RULE */
+    bool defined;          /* RULE */
+    uint32_t min, max;     /* REPEAT */
+    uint32_t line, column; /* RULE: where the client defined it; 0: in no text */
+    sh_str text;           /* BYTES; the name of a RULE */
     const char *text_hi;
     sh_expr *items; /* SEQ, ANY_OF; one for REPEAT and RULE */
     size_t count;
@@ -76,6 +77,9 @@ sh_expr sh_expr_lang(sh_grammar_builder *b, const sh_lang *lang, bool quoted); /
 
 /* A new rule with this body, so that it is compiled once however often it is used. */
 sh_expr sh_expr_named(sh_grammar_builder *b, const char *name, sh_expr body);
+
+/* Where a rule is defined, for errors that are found when it is compiled. */
+void sh_expr_set_place(sh_grammar_builder *b, sh_expr rule, uint32_t line, uint32_t column);
 
 /* A copy of a set or a text in the builder's arena. */
 const sh_charset *sh_expr_keep_set(sh_grammar_builder *b, const sh_charset *set);

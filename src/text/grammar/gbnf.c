@@ -21,9 +21,16 @@ typedef struct {
 } rule_name;
 
 typedef struct {
+    size_t at;
+    uint32_t line, column; /* from 1; columns in characters */
+} place;
+
+typedef struct {
     sh_grammar_builder *b;
     sh_str text;
     size_t at;
+    place
+        last; /* that was looked up: rules are in order, so finding all their places is one pass */
     int depth;
     rule_name *rules;
     size_t rule_count, rule_cap;
@@ -45,15 +52,22 @@ static void push(expr_list *list, sh_expr e)
     list->items[list->count++] = e;
 }
 
+static place place_of(parser *p, size_t at)
+{
+    place l = p->last.line > 0 && p->last.at <= at ? p->last : (place){0, 1, 1};
+    for (; l.at < at && l.at < p->text.len; l.at++) {
+        char c = p->text.ptr[l.at];
+        l.column = c == '\n' ? 1 : l.column + ((c & 0xc0) != 0x80);
+        l.line += c == '\n';
+    }
+    p->last = l;
+    return l;
+}
+
 static sh_expr fail(parser *p, size_t at, sh_status status, const char *what)
 {
-    size_t line = 1, column = 1; /* in characters */
-    for (size_t i = 0; i < at && i < p->text.len; i++) {
-        char c = p->text.ptr[i];
-        column = c == '\n' ? 1 : column + ((c & 0xc0) != 0x80);
-        line += c == '\n';
-    }
-    return sh_expr_fail(p->b, status, "grammar, line %zu, column %zu: %s", line, column, what);
+    place l = place_of(p, at);
+    return sh_expr_fail(p->b, status, "grammar, line %u, column %u: %s", l.line, l.column, what);
 }
 
 static int peek(const parser *p)
@@ -356,8 +370,10 @@ static void parse_rule(parser *p)
         fail(p, start, SH_ERR_INPUT, "a rule that was defined before");
         return;
     }
+    place l = place_of(p, start);
     sh_expr body = parse_alternatives(p);
     if (sh_expr_ok(p->b)) sh_expr_define(p->b, rule, body);
+    sh_expr_set_place(p->b, rule, l.line, l.column);
     if (!take(p, ";") && peek(p) == ')') fail(p, p->at, SH_ERR_INPUT, "a ) without its (");
 }
 
@@ -374,13 +390,16 @@ static void check_defined(parser *p)
     }
 }
 
+/* If there is none, the fault is with all rules: it is placed where they begin. */
 static sh_expr find_root(parser *p)
 {
     for (size_t i = 0; i < p->rule_count; i++)
         if (sh_str_is(p->rules[i].name, "root")) return p->rules[i].rule;
     for (size_t i = 0; i < p->rule_count; i++)
         if (sh_str_is(p->rules[i].name, "start")) return p->rules[i].rule;
-    return sh_expr_fail(p->b, SH_ERR_INPUT, "the grammar has no rule 'root'");
+    p->at = 0;
+    skip_space(p);
+    return fail(p, p->at, SH_ERR_INPUT, "there is no rule 'root'");
 }
 
 sh_expr sh_expr_gbnf(sh_grammar_builder *b, sh_str text)

@@ -363,6 +363,14 @@ sh_status sh_output_dialect_choose(sh_output_dialect *d, const char *reasoning, 
     return status;
 }
 
+bool sh_output_reasoning_markers(const sh_output_reasoning *reasoning, sh_str *open, sh_str *close)
+{
+    if (reasoning == NULL || reasoning->channels) return false;
+    *open = sh_str_of(reasoning->open);
+    *close = sh_str_of(reasoning->close);
+    return true;
+}
+
 const char *sh_output_reasoning_name(const sh_output_reasoning *reasoning)
 {
     return reasoning == NULL ? "none" : reasoning->name;

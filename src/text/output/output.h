@@ -69,6 +69,9 @@ SH_MUST_CHECK sh_status sh_output_tools_named(const char *name, const sh_output_
 SH_MUST_CHECK sh_status sh_output_dialect_choose(sh_output_dialect *dialect, const char *reasoning,
                                                  const char *tools, sh_err *err);
 
+/* The texts around reasoning; false if it is not one text on either side. */
+bool sh_output_reasoning_markers(const sh_output_reasoning *reasoning, sh_str *open, sh_str *close);
+
 /* "none" for NULL. */
 const char *sh_output_reasoning_name(const sh_output_reasoning *reasoning);
 const char *sh_output_tools_name(const sh_output_tools *tools);

@@ -75,23 +75,10 @@ static sh_engine_opts engine_opts(const struct way *way)
 
 static pid_t worker_start(const struct way *way, const char *where)
 {
-    pid_t pid = fork();
-    if (pid != 0) return pid;
-    sh_err err;
-    sh_model_group *mg = NULL;
-    sh_group *group = NULL;
-    sh_model_group_opts opts = engine_opts(way).model_group;
+    sh_engine_opts opts = engine_opts(way);
     sh_group_opts own = group_opts(1, 2, where, -1, NULL);
-    opts.draws = sh_engine_draws(opts.slots);
     own.silence_ms = 20000;
-    sh_status status = sh_model_group_open(&opts, &mg, &err);
-    if (status == SH_OK) status = sh_group_open(&own, &group, &err);
-    if (status == SH_OK) status = sh_model_group_join(mg, group, &err);
-    if (status == SH_OK) status = sh_model_group_work(mg, &err);
-    if (group != NULL) sh_group_close(group);
-    sh_model_group_close(mg);
-    if (status != SH_OK) fprintf(stderr, "rank 1: %s\n", err.text);
-    _exit(status == SH_OK ? 0 : 1);
+    return rank_start(&opts.model_group, &own);
 }
 
 static void ask_one(sh_engine *engine, const struct ask *ask, struct answer *out)

@@ -224,23 +224,10 @@ static sh_engine_opts engine_opts(const struct way *way)
 
 static pid_t worker_start(const struct way *way, int rank, const char *where)
 {
-    pid_t pid = fork();
-    if (pid != 0) return pid;
-    sh_err err;
-    sh_model_group *model_group = NULL;
-    sh_group *group = NULL;
-    sh_model_group_opts opts = engine_opts(way).model_group;
+    sh_engine_opts opts = engine_opts(way);
     sh_group_opts own = group_opts(rank, way->tensor * way->stages, where, -1, NULL);
-    opts.draws = sh_engine_draws(opts.slots);
     own.silence_ms = 20000;
-    sh_status status = sh_model_group_open(&opts, &model_group, &err);
-    if (status == SH_OK) status = sh_group_open(&own, &group, &err);
-    if (status == SH_OK) status = sh_model_group_join(model_group, group, &err);
-    if (status == SH_OK) status = sh_model_group_work(model_group, &err);
-    if (group != NULL) sh_group_close(group); /* tells the others, unlike an exit */
-    sh_model_group_close(model_group);
-    if (status != SH_OK) fprintf(stderr, "rank %d: %s\n", rank, err.text);
-    _exit(status == SH_OK ? 0 : 1);
+    return rank_start(&opts.model_group, &own);
 }
 
 /* Prompts of lengths around the borders of blocks; with an answer so far, the request is one that

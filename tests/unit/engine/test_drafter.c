@@ -304,7 +304,7 @@ static void bench_step(struct bench *b)
     if (plan->outputs)
         sh_sched_outputs(b->sched, sh_model_group_outputs(b->group, plan),
                          sh_model_group_config(b->group)->hidden);
-    sh_sched_commit(b->sched, plan, b->picks, 10); /* seconds: drafts are cheap next to that */
+    sh_sched_commit(b->sched, plan, b->picks, 10, 10); /* seconds: drafts are cheap next to that */
 }
 
 static void lose_all(struct bench *b)
@@ -335,22 +335,12 @@ static void bench_run(struct bench *b)
     assert_int_equal(sh_blocks_available(b->blocks), sh_blocks_total(b->blocks));
 }
 
-static void worker_run(const struct way *way, int rank, const char *where)
+static pid_t worker_start(const struct way *way, int rank, const char *where)
 {
-    sh_err err;
-    sh_model_group *model_group = NULL;
-    sh_group *group = NULL;
     sh_model_group_opts opts = group_of(way);
     sh_group_opts own = group_opts(rank, way->tensor * way->stages, where, -1, NULL);
     own.silence_ms = 20000;
-    sh_status status = sh_model_group_open(&opts, &model_group, &err);
-    if (status == SH_OK) status = sh_group_open(&own, &group, &err);
-    if (status == SH_OK) status = sh_model_group_join(model_group, group, &err);
-    if (status == SH_OK) status = sh_model_group_work(model_group, &err);
-    if (status != SH_OK) fprintf(stderr, "rank %d: %s\n", rank, err.text);
-    if (group != NULL) sh_group_close(group); /* tells the others, unlike an exit */
-    sh_model_group_close(model_group);
-    _exit(status == SH_OK ? 0 : 1);
+    return rank_start(&opts, &own);
 }
 
 static struct answer plain[ASKS], others[ASKS];
@@ -366,8 +356,7 @@ static void run_way(const struct way *way, struct answer *answers)
     if (size > 1) {
         char where[SH_ADDR_TEXT_MAX];
         fd = listen_somewhere(where);
-        pid = fork();
-        if (pid == 0) worker_run(way, 1, where);
+        pid = worker_start(way, 1, where);
         sh_group_opts own = group_opts(0, size, where, fd, NULL);
         own.silence_ms = 20000;
         CHECK_OK(sh_group_open(&own, &group, &err), err);

@@ -97,19 +97,9 @@ static sh_engine_opts engine_opts(const char *dir, int stages, sh_pool_kind pool
 
 static pid_t worker_start(const char *dir, const char *where, int stages)
 {
-    pid_t pid = fork();
-    if (pid != 0) return pid;
-    sh_err err;
-    sh_model_group *model_group = NULL;
-    sh_group *group = NULL;
-    sh_model_group_opts opts = engine_opts(dir, stages, SH_POOL_NONE).model_group;
+    sh_engine_opts opts = engine_opts(dir, stages, SH_POOL_NONE);
     sh_group_opts own = group_opts(1, 2, where, -1, NULL);
-    opts.draws = sh_engine_draws(opts.slots);
-    sh_status status = sh_model_group_open(&opts, &model_group, &err);
-    if (status == SH_OK) status = sh_group_open(&own, &group, &err);
-    if (status == SH_OK) status = sh_model_group_join(model_group, group, &err);
-    if (status == SH_OK) status = sh_model_group_work(model_group, &err);
-    _exit(status == SH_OK ? 0 : 1);
+    return rank_start(&opts.model_group, &own);
 }
 
 typedef struct {

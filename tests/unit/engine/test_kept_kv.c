@@ -71,16 +71,8 @@ static void worker(const sh_model_group_opts *opts, const char *where, bool cut)
         mg->dev->ops = &ops;
     }
     if (status != SH_OK) _exit(1);
-    for (sh_deadline give_up = sh_deadline_in_ms(WAIT_MS); !sh_deadline_passed(give_up);) {
-        sh_group *group = NULL;
-        sh_group_opts g = group_of(1, where, -1);
-        status = sh_group_open(&g, &group, &err);
-        if (status == SH_OK) status = sh_model_group_join(mg, group, &err);
-        if (status == SH_OK) status = sh_model_group_work(mg, &err);
-        if (group != NULL) sh_group_close(group);
-        if (status == SH_OK) _exit(0);
-    }
-    _exit(1);
+    sh_group_opts own = group_of(1, where, -1);
+    rank_run_again(mg, &own, WAIT_MS);
 }
 
 static pid_t worker_start(const sh_model_group_opts *opts, const char *where, int listener,
@@ -94,13 +86,6 @@ static pid_t worker_start(const sh_model_group_opts *opts, const char *where, in
     own.draws = sh_engine_draws(own.slots);
     worker(&own, where, cut);
     _exit(1);
-}
-
-static void await_state(sh_engine *engine, bool ready)
-{
-    sh_deadline limit = sh_deadline_in_ms(WAIT_MS);
-    while (sh_engine_info_of(engine).ready != ready && !sh_deadline_passed(limit)) sh_sleep_ms(2);
-    assert_int_equal(sh_engine_info_of(engine).ready, ready);
 }
 
 /* The same request each time; returns how many tokens of its prompt came from the cache. */
@@ -154,17 +139,17 @@ TEST(a_rank_that_comes_back_alive_keeps_the_cache_and_a_new_one_does_not)
     assert_int_equal(ask(engine, want), 0);
 
     kill(pid, SIGSTOP); /* until the others have given it up */
-    await_state(engine, false);
+    await_state(engine, false, WAIT_MS);
     kill(pid, SIGCONT);
-    await_state(engine, true);
+    await_state(engine, true, WAIT_MS);
     assert_int_equal(ask(engine, again), PROMPT / SH_KV_BLOCK * SH_KV_BLOCK);
     assert_memory_equal(again, want, sizeof(want));
 
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);
-    await_state(engine, false);
+    await_state(engine, false, WAIT_MS);
     kill(next, SIGCONT);
-    await_state(engine, true);
+    await_state(engine, true, WAIT_MS);
     assert_int_equal(ask(engine, again), 0);
     assert_memory_equal(again, want, sizeof(want));
 

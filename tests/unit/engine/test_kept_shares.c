@@ -63,16 +63,8 @@ static void worker(const sh_model_group_opts *opts, const char *where, bool slow
         slow_ops.matmul = slow_matmul;
         mg->dev->ops = &slow_ops;
     }
-    for (sh_deadline give_up = sh_deadline_in_ms(WAIT_MS); !sh_deadline_passed(give_up);) {
-        sh_group *group = NULL;
-        sh_group_opts g = group_of(1, where, -1);
-        status = sh_group_open(&g, &group, &err);
-        if (status == SH_OK) status = sh_model_group_join(mg, group, &err);
-        if (status == SH_OK) status = sh_model_group_work(mg, &err);
-        if (group != NULL) sh_group_close(group);
-        if (status == SH_OK) _exit(0);
-    }
-    _exit(1);
+    sh_group_opts own = group_of(1, where, -1);
+    rank_run_again(mg, &own, WAIT_MS);
 }
 
 static pid_t worker_start(const sh_model_group_opts *opts, const char *where, int listener,
@@ -86,13 +78,6 @@ static pid_t worker_start(const sh_model_group_opts *opts, const char *where, in
     own.draws = sh_engine_draws(own.slots);
     worker(&own, where, slow);
     _exit(1);
-}
-
-static void await_state(sh_engine *engine, bool ready)
-{
-    sh_deadline limit = sh_deadline_in_ms(WAIT_MS);
-    while (sh_engine_info_of(engine).ready != ready && !sh_deadline_passed(limit)) sh_sleep_ms(2);
-    assert_int_equal(sh_engine_info_of(engine).ready, ready);
 }
 
 static void ask(sh_engine *engine, int tokens)
@@ -235,9 +220,9 @@ static void run_slow(bool rebalance)
 
     kill(rank, SIGKILL);
     waitpid(rank, NULL, 0);
-    await_state(engine, false);
+    await_state(engine, false, WAIT_MS);
     kill(next, SIGCONT);
-    await_state(engine, true);
+    await_state(engine, true, WAIT_MS);
     int columns = columns_of(engine, 1);
     if (rebalance ? columns > 448 : columns != 512) fail_msg("%d columns", columns);
     ask(engine, ANSWER);

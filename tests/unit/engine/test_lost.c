@@ -37,18 +37,6 @@ static bool comes(atomic_int *what, int least, int wait_ms)
     return atomic_load(what) >= least;
 }
 
-static void worker(const sh_model_group_opts *opts, const sh_group_opts *group_opt)
-{
-    sh_err err;
-    sh_model_group *model_group = NULL;
-    sh_group *group = NULL;
-    sh_status status = sh_model_group_open(opts, &model_group, &err);
-    if (status == SH_OK) status = sh_group_open(group_opt, &group, &err);
-    if (status == SH_OK) status = sh_model_group_join(model_group, group, &err);
-    if (status == SH_OK) status = sh_model_group_work(model_group, &err);
-    _exit(status == SH_OK ? 0 : 1);
-}
-
 /* Forked before there are threads, since fork and threads do not mix; the one needed later is
  * stopped until SIGCONT. */
 static pid_t worker_start(const sh_engine_opts *opts, const char *where, bool later)
@@ -56,11 +44,9 @@ static pid_t worker_start(const sh_engine_opts *opts, const char *where, bool la
     pid_t pid = fork();
     if (pid != 0) return pid;
     if (later) raise(SIGSTOP);
-    sh_model_group_opts model_group = opts->model_group;
-    model_group.draws = sh_engine_draws(model_group.slots);
-    sh_group_opts group = group_opts(1, 2, where, -1, NULL);
-    worker(&model_group, &group);
-    _exit(1);
+    sh_group_opts own = group_opts(1, 2, where, -1, NULL);
+    rank_run(&opts->model_group, &own);
+    return pid;
 }
 
 static void ask(sh_engine *engine)

@@ -47,20 +47,10 @@ static sh_engine_opts engine_opts(void)
 
 static pid_t worker_start(const char *where, int silence_ms)
 {
-    pid_t pid = fork();
-    if (pid != 0) return pid;
-    sh_err err;
-    sh_model_group *model_group = NULL;
-    sh_group *group = NULL;
-    sh_model_group_opts opts = engine_opts().model_group;
+    sh_engine_opts opts = engine_opts();
     sh_group_opts own = group_opts(1, 2, where, -1, NULL);
-    opts.draws = sh_engine_draws(opts.slots);
     own.silence_ms = silence_ms;
-    sh_status status = sh_model_group_open(&opts, &model_group, &err);
-    if (status == SH_OK) status = sh_group_open(&own, &group, &err);
-    if (status == SH_OK) status = sh_model_group_join(model_group, group, &err);
-    if (status == SH_OK) status = sh_model_group_work(model_group, &err);
-    _exit(status == SH_OK ? 0 : 1);
+    return rank_start(&opts.model_group, &own);
 }
 
 static void ask(sh_engine *engine, uint64_t id, int count, int most)

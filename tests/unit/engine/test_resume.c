@@ -327,7 +327,7 @@ static bool bench_step(struct bench *b, bool lose)
         int tokens = b->plans[i]->token_count;
         int at = i == lost_in ? (int)next(&b->random, (uint64_t)tokens) : tokens + 1;
         if (!model_run(b, b->plans[i], at, picks)) return false;
-        sh_sched_commit(b->sched, b->plans[i], picks, 1e-3);
+        sh_sched_commit(b->sched, b->plans[i], picks, 1e-3, 1e-3);
     }
     return count > 0;
 }
@@ -659,7 +659,7 @@ TEST(progress_tells_the_start_and_every_chunk_of_a_prompt)
     assert_int_equal(b->answers[0].computed, 0);
     static sh_pick picks[DRAWS];
     assert_true(model_run(b, b->plans[0], TOKENS + 1, picks));
-    sh_sched_commit(b->sched, b->plans[0], picks, 1e-3);
+    sh_sched_commit(b->sched, b->plans[0], picks, 1e-3, 1e-3);
     assert_int_equal(b->answers[0].computed, TOKENS);
     assert_true(bench_step(b, false));
     assert_int_equal(b->answers[0].computed, 2 * TOKENS);

@@ -17,7 +17,9 @@ enum {
     TOKENS = 128,
     BLOCKS_MAX = 64,
     REQUESTS_MAX = 400,
-    ANSWER_MAX = 200
+    ANSWER_MAX = 200,
+    BEGIN = 3,
+    END = 4, /* of reasoning */
 };
 
 struct answer {
@@ -158,7 +160,7 @@ static bool bench_step(struct bench *b)
     if (!sh_sched_plan(b->sched, b->plan)) return false;
     if (b->plan->token_count > b->longest_step) b->longest_step = b->plan->token_count;
     model_run(b, picks);
-    sh_sched_commit(b->sched, b->plan, picks, 1e-3);
+    sh_sched_commit(b->sched, b->plan, picks, 1e-3, 1e-3);
     return true;
 }
 
@@ -175,19 +177,30 @@ static void bench_finish(struct bench *b)
 struct ask {
     int32_t prompt[300];
     int count, max;
+    int reasoning_max; /* 0: no limit */
+    bool reasoning_begun;
 };
+
+static sh_sequence_spec spec_of(int id, const struct ask *ask)
+{
+    return (sh_sequence_spec){.id = (uint64_t)id,
+                              .client = (uint64_t)(id % 3),
+                              .prompt = ask->prompt,
+                              .prompt_count = (size_t)ask->count,
+                              .max_tokens = ask->max,
+                              .reasoning_max = ask->reasoning_max,
+                              .reasoning_begin = BEGIN,
+                              .reasoning_end = END,
+                              .reasoning_begun = ask->reasoning_begun,
+                              .stop_ids = eos,
+                              .stop_id_count = 1,
+                              .logprobs = -1,
+                              .sampling = sh_sampling_default()};
+}
 
 static void submit(struct bench *b, int id, const struct ask *ask)
 {
-    sh_sequence_spec q = {.id = (uint64_t)id,
-                          .client = (uint64_t)(id % 3),
-                          .prompt = ask->prompt,
-                          .prompt_count = (size_t)ask->count,
-                          .max_tokens = ask->max,
-                          .stop_ids = eos,
-                          .stop_id_count = 1,
-                          .logprobs = -1,
-                          .sampling = sh_sampling_default()};
+    sh_sequence_spec q = spec_of(id, ask);
     sh_sched_submit(b->sched, 1, &q);
 }
 
@@ -195,13 +208,15 @@ static void check_answer(const struct answer *a, const struct ask *ask)
 {
     int32_t history[600];
     memcpy(history, ask->prompt, sizeof(ask->prompt));
-    int count = ask->count;
+    int count = ask->count, reasoned = 0;
     uint64_t state = 0;
+    bool reasoning = ask->reasoning_begun;
     assert_true(a->done);
     assert_false(a->failed);
     for (int t = 0; t < count; t++) state = state_next(state, history[t]);
     for (int i = 0;; i++) {
-        int32_t want = next_token(history, count, state);
+        bool limit = reasoning && ask->reasoning_max > 0 && reasoned == ask->reasoning_max;
+        int32_t want = limit ? END : next_token(history, count, state);
         if (want == EOS || i == ask->max) {
             assert_int_equal(a->count, i);
             assert_int_equal(a->end.finish, i == ask->max ? SH_FINISH_LENGTH : SH_FINISH_STOP);
@@ -211,10 +226,13 @@ static void check_answer(const struct answer *a, const struct ask *ask)
         assert_int_equal(a->tokens[i], want);
         history[count++] = want;
         state = state_next(state, want);
+        reasoned += reasoning && want != BEGIN && want != END;
+        reasoning = want == BEGIN || (reasoning && want != END);
     }
 }
 
-/* Prompts that share prefixes, like the turns of conversations. */
+/* Prompts that share prefixes, like the turns of conversations; in some the reasoning is limited.
+ */
 static struct ask random_ask(uint64_t *random)
 {
     struct ask ask = {0};
@@ -223,6 +241,8 @@ static struct ask random_ask(uint64_t *random)
     ask.count = 1 + (int)((*random >> 8) % 280);
     ask.max = 1 + (int)((*random >> 32) % 60);
     int shared = (int)((*random >> 40) % 256);
+    if ((*random >> 16) % 2 == 0) ask.reasoning_max = 1 + (int)((*random >> 20) % 20);
+    ask.reasoning_begun = (*random >> 17) % 2 == 0;
     for (int i = 0; i < ask.count; i++)
         ask.prompt[i] =
             (int32_t)(sh_mix64((uint64_t)i * 7 + (uint64_t)family + (i < shared ? 0 : *random)) %
@@ -280,6 +300,63 @@ TEST(drafts_change_no_answer_of_a_model_with_a_fixed_state)
     check_many(14, 4, true, 300);
 }
 
+/* What a client does whose engine was lost: it goes on with the answer so far, wherever that ends.
+ */
+TEST(an_answer_that_goes_on_elsewhere_keeps_the_limit_of_its_reasoning)
+{
+    UNUSED_STATE;
+    uint64_t random = 11;
+    for (int i = 0; i < 300; i++) {
+        struct bench *b = bench_open(BLOCKS_MAX, i % 2 * 4);
+        struct ask ask = random_ask(&random);
+        struct answer *a = &b->answers[0];
+        submit(b, 0, &ask);
+        bench_finish(b);
+        check_answer(a, &ask);
+        int32_t prompt[600];
+        sh_sequence_spec q = spec_of(0, &ask);
+        q.answered = a->count == 0 ? 0 : (int)((random >> 7) % (uint64_t)a->count);
+        memcpy(prompt, ask.prompt, sizeof(ask.prompt));
+        memcpy(prompt + ask.count, a->tokens, (size_t)q.answered * sizeof(*prompt));
+        q.prompt = prompt;
+        q.prompt_count += (size_t)q.answered;
+        a->count = q.answered;
+        a->done = false;
+        sh_sched_submit(b->sched, 1, &q);
+        bench_finish(b);
+        check_answer(a, &ask);
+        bench_close(b);
+    }
+}
+
+TEST(right_drafts_do_not_go_past_the_limit_of_reasoning)
+{
+    UNUSED_STATE;
+    enum { PROMPT = 40 };
+    struct bench *b = bench_open(BLOCKS_MAX, 4);
+    struct ask ask = {.count = PROMPT, .max = 20, .reasoning_max = 2, .reasoning_begun = true};
+    sh_pick picks[1 + SH_DRAFTS_MAX] = {{0}};
+    const struct answer *a = &b->answers[0];
+    for (int i = 0; i < PROMPT; i++) ask.prompt[i] = i % 8 + 10;
+    for (int i = 0; i <= SH_DRAFTS_MAX; i++) picks[i].id = (PROMPT + i) % 8 + 10;
+    submit(b, 0, &ask);
+    assert_true(sh_sched_plan(b->sched, b->plan));
+    sh_sched_commit(b->sched, b->plan, picks, 1e-3);
+    assert_true(sh_sched_plan(b->sched, b->plan));
+    assert_int_equal(b->plan->seqs[0].draw_count, 5);
+    sh_sched_commit(b->sched, b->plan, picks + 1, 1e-3); /* all are right */
+    assert_int_equal(a->count, 3);
+    assert_int_equal(a->tokens[1], picks[1].id);
+    assert_int_equal(a->tokens[2], END);
+    assert_true(sh_sched_plan(b->sched, b->plan));
+    const sh_step_seq *q = &b->plan->seqs[0];
+    assert_int_equal(q->pos + q->token_count - (q->draw_count - 1), PROMPT + 3);
+    assert_int_equal(b->plan->tokens[q->token_count - q->draw_count], END);
+    sh_sched_forget(b->sched, 1);
+    sh_sched_commit(b->sched, b->plan, picks, 1e-3);
+    bench_close(b);
+}
+
 /* A chunk of the size that a step can take, and one that is smaller than a block. */
 TEST(tokens_to_compute_again_respect_the_size_of_a_step)
 {
@@ -319,24 +396,24 @@ TEST(after_a_wrong_draft_a_fixed_state_continues_at_the_block_border)
         submit(b, 0, &ask);
         assert_true(sh_sched_plan(b->sched, b->plan));
         assert_int_equal(b->plan->seqs[0].draw_count, 1);
-        sh_sched_commit(b->sched, b->plan, &(sh_pick){.id = PROMPT % 8 + 1}, 1e-3);
+        sh_sched_commit(b->sched, b->plan, &(sh_pick){.id = PROMPT % 8 + 1}, 1e-3, 1e-3);
         assert_true(sh_sched_plan(b->sched, b->plan));
         assert_int_equal(b->plan->seqs[0].pos, PROMPT);
         assert_int_equal(b->plan->seqs[0].draw_count, 5);
         /* Two of the four drafts are right. */
         for (int i = 0; i < 5; i++) picks[i].id = i == 2 ? 30 : (PROMPT + 1 + i) % 8 + 1;
-        sh_sched_commit(b->sched, b->plan, picks, 1e-3);
+        sh_sched_commit(b->sched, b->plan, picks, 1e-3, 1e-3);
         assert_true(sh_sched_plan(b->sched, b->plan));
         const sh_step_seq *q = &b->plan->seqs[0];
         assert_int_equal(q->pos, fixed == 1 ? SH_KV_BLOCK : PROMPT + 3);
         assert_int_equal(q->pos + q->token_count, PROMPT + 4);
         assert_int_equal(q->draw_count, 1);
         assert_int_equal(b->plan->tokens[q->token_count - 1], 30);
-        sh_sched_commit(b->sched, b->plan, &(sh_pick){.id = 31}, 1e-3);
+        sh_sched_commit(b->sched, b->plan, &(sh_pick){.id = 31}, 1e-3, 1e-3);
         assert_true(sh_sched_plan(b->sched, b->plan));
         assert_int_equal(b->plan->seqs[0].pos, PROMPT + 4);
         sh_sched_forget(b->sched, 1);
-        sh_sched_commit(b->sched, b->plan, picks, 1e-3);
+        sh_sched_commit(b->sched, b->plan, picks, 1e-3, 1e-3);
         bench_close(b);
     }
 }
@@ -439,8 +516,8 @@ TEST(plans_in_flight_share_the_requests_evenly)
         assert_true(sh_sched_plan(b->sched, second));
         assert_int_equal(b->plan->seq_count, SLOTS / 2);
         assert_int_equal(second->seq_count, SLOTS / 2);
-        sh_sched_commit(b->sched, b->plan, picks, 1e-3);
-        sh_sched_commit(b->sched, second, picks, 1e-3);
+        sh_sched_commit(b->sched, b->plan, picks, 1e-3, 1e-3);
+        sh_sched_commit(b->sched, second, picks, 1e-3, 1e-3);
     }
     sh_step_plan_free(second);
     bench_close(b);
@@ -485,7 +562,8 @@ TEST(a_prompt_does_not_hold_up_a_stream_in_another_stage)
     struct ask stream = {.count = 80, .max = 50}, prompt = {.prompt = {1}, .count = 128, .max = 5};
     submit(b, 0, &stream);
     assert_true(sh_sched_plan(b->sched, b->plan));
-    sh_sched_commit(b->sched, b->plan, picks, 80 * 0.02); /* 50 tokens in the second of a stall */
+    sh_sched_commit(b->sched, b->plan, picks, 80 * 0.02,
+                    80 * 0.02); /* 50 tokens in the second of a stall */
     assert_true(sh_sched_plan(b->sched, b->plan));
     submit(b, 1, &prompt);
     assert_true(sh_sched_plan(b->sched, second));
@@ -817,6 +895,8 @@ int main(void)
         cmocka_unit_test(every_answer_is_what_the_request_gives_alone),
         cmocka_unit_test(drafts_change_no_answer),
         cmocka_unit_test(drafts_change_no_answer_of_a_model_with_a_fixed_state),
+        cmocka_unit_test(an_answer_that_goes_on_elsewhere_keeps_the_limit_of_its_reasoning),
+        cmocka_unit_test(right_drafts_do_not_go_past_the_limit_of_reasoning),
         cmocka_unit_test(tokens_to_compute_again_respect_the_size_of_a_step),
         cmocka_unit_test(after_a_wrong_draft_a_fixed_state_continues_at_the_block_border),
         cmocka_unit_test(too_few_kv_blocks_pause_requests_and_lose_nothing),

@@ -63,8 +63,8 @@ TEST(grammars_match_their_texts)
 TEST(faults_are_named_with_their_place)
 {
     static const refused_case cases[] = {
-        {"", "no rule 'root'"},
-        {"x ::= \"a\"", "no rule 'root'"},
+        {"", "grammar, line 1, column 1: there is no rule 'root'"},
+        {"# all\n\n  x ::= y\ny ::= \"a\"", "grammar, line 3, column 3: there is no rule 'root'"},
         {"root ::= \"\xc3\xa9\" | y", "line 1, column 16: the rule 'y' is used but not defined"},
         {"root ::= \"a\"\nroot ::= \"b\"", "line 2, column 1: a rule that was defined before"},
         {"root ::= \"a", "line 1, column 10: a literal that is not closed"},
@@ -81,8 +81,12 @@ TEST(faults_are_named_with_their_place)
         {"\n\n!", "line 3, column 1: expected a rule"},
         {"root ::= \"a\"i", "flags are not supported"},
         {"%import common.INT\nstart: INT", "line 1, column 1: directives are not supported"},
-        {"root ::= root \"a\" | \"b\"", "'root' begins with itself (left recursion)"},
-        {"root ::= a\na ::= b? c\nb ::= \"x\"\nc ::= a \"y\" | \"z\"", "begins with itself"},
+        {"root ::= root \"a\" | \"b\"",
+         "grammar, line 1, column 1: 'root' begins with itself (left recursion)"},
+        {"root ::= \"\xc3\xa9\" a\nb ::= \"x\"; a ::= b? c\nc ::= a \"y\" | \"z\"",
+         "grammar, line 2, column 12: 'a' begins with itself (left recursion)"},
+        {"root ::= \"\xc3\xa9\"; a ::= \"b\"; root ::= \"c\"",
+         "line 1, column 26: a rule that was defined before"},
         {"root ::= \"a\" root", "matches no text"},
         {"root ::= /a(?=b)/", "pattern, at 1"},
         {"root ::= \"a\"{70000}", "at most 65000"},

@@ -220,6 +220,32 @@ TEST(masks_are_what_trying_every_token_gives)
     }
 }
 
+/* The rule of the digit may end here, and what its caller takes next is longer than the run of the
+ * rule. Random walks do not get here: most first characters could belong to the caller, too. */
+TEST(text_of_a_limited_length_may_go_on_after_its_rule)
+{
+    static const char text[] = "root ::= a b\na ::= [^\"\n]{0,4} | [^\"\n]{5} \"\\\"\"\n"
+                               "b ::= [^0-9]*";
+    sh_buf bytes = {0};
+    sh_token_trie *trie = make_trie(&bytes);
+    sh_grammar *g = NULL;
+    sh_token_mask mask;
+    sh_match_state at;
+    sh_err err;
+    UNUSED_STATE;
+    sh_grammar_builder *b = sh_grammar_builder_create();
+    CHECK_OK(sh_grammar_compile(b, sh_expr_gbnf(b, SH_STR(text)), &g, &err), err);
+    sh_grammar_builder_free(b);
+    sh_matcher *m = sh_matcher_create(g, trie);
+    CHECK_OK(sh_matcher_bytes(m, SH_MATCH_START, SH_STR("5"), &at, &err), err);
+    CHECK_OK(sh_matcher_mask(m, at, &mask, &err), err);
+    check_mask(m, at, &mask, text);
+    sh_matcher_free(m);
+    sh_grammar_free(g);
+    sh_token_trie_free(trie);
+    sh_buf_reset(&bytes);
+}
+
 TEST(forced_bytes_are_the_only_ones)
 {
     sh_buf bytes = {0}, forced = {0};
@@ -430,6 +456,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(masks_are_what_trying_every_token_gives),
+        cmocka_unit_test(text_of_a_limited_length_may_go_on_after_its_rule),
         cmocka_unit_test(forced_bytes_are_the_only_ones),
         cmocka_unit_test(a_key_that_must_come_is_forced),
         cmocka_unit_test(equal_states_are_one_and_earlier_ones_stay),
