@@ -341,10 +341,10 @@ TEST(right_drafts_do_not_go_past_the_limit_of_reasoning)
     for (int i = 0; i <= SH_DRAFTS_MAX; i++) picks[i].id = (PROMPT + i) % 8 + 10;
     submit(b, 0, &ask);
     assert_true(sh_sched_plan(b->sched, b->plan));
-    sh_sched_commit(b->sched, b->plan, picks, 1e-3);
+    sh_sched_commit(b->sched, b->plan, picks, 1e-3, 1e-3);
     assert_true(sh_sched_plan(b->sched, b->plan));
     assert_int_equal(b->plan->seqs[0].draw_count, 5);
-    sh_sched_commit(b->sched, b->plan, picks + 1, 1e-3); /* all are right */
+    sh_sched_commit(b->sched, b->plan, picks + 1, 1e-3, 1e-3); /* all are right */
     assert_int_equal(a->count, 3);
     assert_int_equal(a->tokens[1], picks[1].id);
     assert_int_equal(a->tokens[2], END);
@@ -353,7 +353,7 @@ TEST(right_drafts_do_not_go_past_the_limit_of_reasoning)
     assert_int_equal(q->pos + q->token_count - (q->draw_count - 1), PROMPT + 3);
     assert_int_equal(b->plan->tokens[q->token_count - q->draw_count], END);
     sh_sched_forget(b->sched, 1);
-    sh_sched_commit(b->sched, b->plan, picks, 1e-3);
+    sh_sched_commit(b->sched, b->plan, picks, 1e-3, 1e-3);
     bench_close(b);
 }
 
