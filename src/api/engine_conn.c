@@ -44,7 +44,8 @@ struct sh_engine_conn {
     uint64_t serial;
     bool stats_asked; /* and not answered yet */
     char trouble[SH_ERR_TEXT_MAX];
-    int retries; /* before the first connection */
+    sh_buf loading; /* JSON */
+    int retries;    /* before the first connection */
 };
 
 static void on_socket(void *arg);
@@ -108,6 +109,11 @@ static bool trouble_set(sh_engine_conn *conn, const char *text)
     }
     snprintf(conn->trouble, sizeof(conn->trouble), "%s", text);
     return text[0] != '\0';
+}
+
+sh_str sh_engine_conn_loading(const sh_engine_conn *conn)
+{
+    return sh_buf_str(&conn->loading);
 }
 
 /* To be called after all events were taken: by then the client has made an error event for every
@@ -178,8 +184,9 @@ static void on_retry(void *arg)
     sh_engine_conn *conn = arg;
     sh_err err;
     sh_engine_client *client = NULL;
+    sh_buf_clear(&conn->loading);
     sh_status status = sh_engine_client_open(conn->socket_path, sh_deadline_in_ms(GREETING_MS),
-                                             &client, &err);
+                                             &conn->loading, &client, &err);
     if (status == SH_OK && !sh_engine_client_info(client)->ready)
         status = sh_err_set(&err, SH_ERR_GROUP,
                             "the engine is not ready: its group is being formed");
@@ -222,6 +229,7 @@ void sh_engine_conn_free(sh_engine_conn *conn)
     sh_trigger_free(conn->retry);
     sh_trigger_free(conn->stats);
     sh_engine_client_close(conn->client);
+    sh_buf_reset(&conn->loading);
     free(conn->slots);
     free(conn->free_slots);
     free(conn->socket_path);

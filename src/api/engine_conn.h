@@ -34,6 +34,10 @@ const sh_engine_info *sh_engine_conn_info(const sh_engine_conn *conn);
 /* Why there is none, as a text for users; "" when there is one. */
 const char *sh_engine_conn_trouble(const sh_engine_conn *conn);
 
+/* How far the ranks of an engine that is not ready are with loading: JSON, as the engine sent it;
+ * or empty. */
+sh_str sh_engine_conn_loading(const sh_engine_conn *conn);
+
 /* spec->id is chosen here and returned in *id. */
 SH_MUST_CHECK sh_status sh_engine_conn_submit(sh_engine_conn *conn, const sh_sequence_spec *spec,
                                               sh_engine_conn_event_fn fn, void *arg, uint64_t *id,

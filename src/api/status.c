@@ -11,6 +11,7 @@
 #include "api/process_usage.h"
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/version.h"
 #include "http/sse.h"
 
@@ -524,6 +525,20 @@ void sh_handle_stats(sh_http_request *req, void *arg)
     reply(req, 200, &json);
 }
 
+/* What the engine has sent is input: only a list of objects is passed on. */
+static void loading_write(const sh_api_model *m, sh_json_writer *w)
+{
+    cJSON *list = NULL;
+    sh_err err;
+    sh_str text = m->conn == NULL ? SH_STR("") : sh_engine_conn_loading(m->conn);
+    bool fine = text.len > 0 && sh_json_parse(text, "engine", &list, &err) == SH_OK &&
+                cJSON_IsArray(list);
+    for (const cJSON *row = fine ? list->child : NULL; row != NULL; row = row->next)
+        fine = fine && cJSON_IsObject(row);
+    sh_write_raw(w, "loading", fine ? text : SH_STR("[]"));
+    cJSON_Delete(list);
+}
+
 void sh_status_snapshot(sh_api *api, sh_buf *out)
 {
     const sh_api_model *main = sh_models_main(api);
@@ -545,6 +560,7 @@ void sh_status_snapshot(sh_api *api, sh_buf *out)
     sh_write_raw(&w, "change", sh_cluster_link_change(api->cluster));
     models_write(api, &w);
     sh_rank_watch_write(main->watch, "absent", &w);
+    loading_write(main, &w);
     hardware_write(main, &w);
     memory_write("memory_monitor", &w);
     sh_str engine = sh_buf_str(&main->stats_text);

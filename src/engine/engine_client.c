@@ -111,7 +111,7 @@ static sh_status frame_peek(sh_engine_client *c, sh_engine_msg_frame *frame, sh_
 
 /* Sends HELLO and waits for INFO. The engine may also answer with an error, such as a protocol
  * version it does not speak. */
-static sh_status info_await(sh_engine_client *c, sh_deadline deadline, sh_err *err)
+static sh_status info_await(sh_engine_client *c, sh_deadline deadline, sh_buf *loading, sh_err *err)
 {
     sh_engine_msg_put_hello(&c->out);
     for (;;) {
@@ -124,6 +124,10 @@ static sh_status info_await(sh_engine_client *c, sh_deadline deadline, sh_err *e
                 return sh_engine_msg_get_info(frame.payload, &c->info, err);
             sh_event event;
             status = sh_engine_msg_get_event(&frame, &event, err);
+            if (status == SH_OK && event.kind == SH_EVENT_STATS) {
+                if (loading != NULL) sh_buf_add_str(loading, event.stats);
+                continue;
+            }
             if (status == SH_OK && event.kind == SH_EVENT_ERROR)
                 *err = event.error;
             else
@@ -139,7 +143,7 @@ static sh_status info_await(sh_engine_client *c, sh_deadline deadline, sh_err *e
     }
 }
 
-sh_status sh_engine_client_open(const char *socket_path, sh_deadline deadline,
+sh_status sh_engine_client_open(const char *socket_path, sh_deadline deadline, sh_buf *loading,
                                 sh_engine_client **out, sh_err *err)
 {
     int fd = -1;
@@ -147,7 +151,7 @@ sh_status sh_engine_client_open(const char *socket_path, sh_deadline deadline,
     if (status != SH_OK) return status;
     sh_engine_client *c = sh_alloc(sizeof(*c));
     c->fd = fd;
-    status = info_await(c, deadline, err);
+    status = info_await(c, deadline, loading, err);
     if (status != SH_OK) {
         sh_engine_client_close(c);
         return status;

@@ -15,6 +15,7 @@
 #ifndef SH_ENGINE_ENGINE_CLIENT_H
 #define SH_ENGINE_ENGINE_CLIENT_H
 
+#include "base/buf.h"
 #include "base/clock.h"
 #include "base/status.h"
 #include "base/str.h"
@@ -157,9 +158,11 @@ typedef struct {
 
 typedef struct sh_engine_client sh_engine_client;
 
-/* Connects and exchanges versions; waits at most until the deadline. */
+/* Connects and exchanges versions; waits at most until the deadline. SH_ERR_GROUP: the engine is
+ * not ready; `loading` (NULL: not wanted) is then how far its ranks are (load_board.h), or empty.
+ */
 SH_MUST_CHECK sh_status sh_engine_client_open(const char *socket_path, sh_deadline deadline,
-                                              sh_engine_client **out, sh_err *err);
+                                              sh_buf *loading, sh_engine_client **out, sh_err *err);
 void sh_engine_client_close(sh_engine_client *client); /* cancels open requests */
 
 int sh_engine_client_fd(const sh_engine_client *client);

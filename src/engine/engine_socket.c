@@ -196,13 +196,18 @@ static void client_send(sh_engine_socket *sock, struct client *c, const sh_event
     pthread_mutex_unlock(&sock->lock);
 }
 
-/* What to tell a client as long as there is no engine. */
-static void not_ready(const sh_engine_socket *sock, sh_err *err)
+/* What to tell a client as long as there is no engine: how far the ranks are, then why. */
+static void not_ready(sh_engine_socket *sock, struct client *c, sh_err *err)
 {
+    sh_buf json = {0};
+    if (sock->board != NULL) sh_load_board_json(sock->board, &json);
+    client_send(sock, c, &(sh_event){.kind = SH_EVENT_STATS, .stats = sh_buf_str(&json)});
+    sh_buf_reset(&json);
     char ranks[SH_ERR_TEXT_MAX / 2] = "";
     if (sock->board != NULL) sh_load_board_text(sock->board, ranks, sizeof(ranks));
     sh_err_set(err, SH_ERR_GROUP, "the engine is not ready: it is loading the model%s%s",
                ranks[0] == '\0' ? "" : "; ", ranks);
+    client_send(sock, c, &(sh_event){.kind = SH_EVENT_ERROR, .error = *err});
 }
 
 static sh_status greet(sh_engine_socket *sock, struct client *c, const sh_engine_msg_frame *frame,
@@ -213,8 +218,7 @@ static sh_status greet(sh_engine_socket *sock, struct client *c, const sh_engine
     if (frame->type == SH_ENGINE_MSG_HELLO) status = sh_engine_msg_get_hello(frame->payload, err);
     sh_engine *engine = sock->engine;
     if (status == SH_OK && engine == NULL) {
-        not_ready(sock, err);
-        client_send(sock, c, &(sh_event){.kind = SH_EVENT_ERROR, .error = *err});
+        not_ready(sock, c, err);
         return SH_OK; /* it may ask again, and closes the connection if it does not want to wait */
     }
     if (status != SH_OK) {

@@ -89,3 +89,18 @@ void sh_load_board_text(sh_load_board *board, char *out, size_t cap)
                                     load->link > 0 ? " from rank 0" : "");
     }
 }
+
+void sh_load_board_json(sh_load_board *board, sh_buf *out)
+{
+    sh_load_row rows[SH_RANKS_MAX];
+    int count = sh_load_board_rows(board, rows);
+    sh_buf_add_char(out, '[');
+    for (int i = 0; i < count; i++) {
+        const sh_load_state *load = &rows[i].load;
+        sh_buf_addf(out, "%s{\"rank\":%d,\"done\":%llu,\"total\":%llu,\"rate\":%.0f,\"linked\":%s}",
+                    i == 0 ? "" : ",", rows[i].rank, (unsigned long long)load->done,
+                    (unsigned long long)load->total, rows[i].rate,
+                    load->link > 0 ? "true" : "false");
+    }
+    sh_buf_add_char(out, ']');
+}

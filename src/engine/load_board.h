@@ -7,6 +7,7 @@
 #ifndef SH_ENGINE_LOAD_BOARD_H
 #define SH_ENGINE_LOAD_BOARD_H
 
+#include "base/buf.h"
 #include "net/peer_messages.h"
 
 typedef struct sh_load_board sh_load_board;
@@ -29,6 +30,10 @@ int sh_load_board_rows(sh_load_board *board, sh_load_row out[SH_RANKS_MAX]);
 
 /* "rank 0: 100 %, rank 1: 34 % of 3.5 GB, 920.0 MB/s from rank 0"; "" when the board is empty. */
 void sh_load_board_text(sh_load_board *board, char *out, size_t cap);
+
+/* The same as JSON: [{"rank":1,"done":BYTES,"total":BYTES,"rate":BYTES A SECOND,"linked":true}];
+ * linked: it comes from rank 0. */
+void sh_load_board_json(sh_load_board *board, sh_buf *out);
 
 /* Never 100 before the end. */
 int sh_load_percent(const sh_load_state *load);

@@ -90,11 +90,11 @@ async function ranks(page, scenes) {
     must((await page.locator('.link.lost').count()) === 2, 'its links are not marked');
   });
   await check('loading ranks have their progress', async () => {
-    const why = 'the model is not available: it is loading the model';
-    await show(page, scenes, { loading: `${why}; rank 0: 100 %, rank 1: 34 % of 61.5 GB, 0.92 GB/s from rank 0, rank 2: 7 % of 61.5 GB, 0.11 GB/s` });
+    const at = (rank, done, rate, linked) => ({ rank, done: done * 2 ** 30, total: 64 * 2 ** 30, rate: rate * 2 ** 20, linked });
+    await show(page, scenes, { loading: [at(0, 64, 900, false), at(1, 22, 920, true), at(2, 4.9, 110, false)] });
     await until('three', async () => (await page.locator('.node.loading').count()) === 3);
     const words = await page.locator('.node.loading').allTextContents();
-    must(/loading 34 %/.test(words[1]) && /loading 7 %of 61.5 GB, 0.11 GB\/s/.test(words[2]), words.join('\n'));
+    must(/loading 34 %/.test(words[1]) && /loading 7 %of 64.0 GiB, 110 MiB\/s/.test(words[2]), words.join('\n'));
     const [full, part] = await page.locator('.node .share').evaluateAll((bars) => bars.map((bar) => Number(bar.getAttribute('width'))));
     must(part > 0.3 * full && part < 0.4 * full, `bars of ${full} and ${part}`);
   });

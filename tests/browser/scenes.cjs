@@ -42,7 +42,7 @@ class Scenes {
     this.server = http.createServer((request, response) => this.answer(request, response));
   }
 
-  // absent: numbers of ranks; loading: the reason that the API gives; gap: seconds ago when an outage of 5 min began.
+  // absent: numbers of ranks; loading: how far ranks are, as the API says it; gap: seconds ago when an outage of 5 min began.
   set({ absent = [], ready = true, loading = null, idleFor = 0, gap = 0, models = [LONG_MODEL] }) {
     const idleFrom = idleFor === 0 ? Infinity : now() - idleFor;
     this.scene = { absent, ready, loading, idleFrom, gapFrom: now() - gap, gap, models, since: now() - 125 };
@@ -76,14 +76,14 @@ class Scenes {
     const links = here.flatMap((a) => here.filter((b) => b > a).map((b) => link(a, b)));
     return { uptime_s: now() - 1.7e9, reported_s: now() - 1.7e9, backend: 'jaccl', world_size: here.length, stages: 1, context: 32768,
       waiting: 3, waiting_max: 256, running: 8, slots: 16, counts: { requests: 100, prompt_tokens: 1e6, cached_tokens: 4e5 },
-      kv: { blocks: 4096, free: 2100, block_tokens: 32 }, ready, lost: ready ? '' : 'rank 1: closed', missing: ready ? absent : [],
+      kv: { blocks: 4096, free: 2100, block_tokens: 32 }, ready, lost: ready ? '' : 'rank 1: closed', lost_ranks: ready ? [] : absent, missing: ready ? absent : [],
       ranks: here.map(rank), links, imbalance: null, histograms: {} };
   }
 
   snapshot() {
     const { absent, ready, loading, models, since } = this.scene;
     return { uptime_s: 4000, time: now(), status: loading ? 'starting' : !ready ? 'engine_lost' : absent.length > 0 ? 'degraded' : 'healthy',
-      detail: loading, model: models[0], total_requests: 123, requests_held: 0, models: models.map((name) => this.model(name)),
+      detail: loading ? 'it is loading the model' : null, loading: loading ?? [], model: models[0], total_requests: 123, requests_held: 0, models: models.map((name) => this.model(name)),
       history: Array.from({ length: 40 }, (_, i) => ({ t: Math.floor(now() / 60) * 60 - 400 + 9 * i, tps: 40 + i, latency: 4.2, ctokens: 200, kind: 'chat' })),
       absent: absent.map((number) => ({ rank: number, host: HOSTS[number], since })), engine: loading ? null : this.engine() };
   }

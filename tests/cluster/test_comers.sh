@@ -61,6 +61,12 @@ loading() {
     has reply '^HTTP/1.1 503' && has reply '^Retry-After: [0-9]' && has reply 'load'
 }
 check "while the ranks load for the first time, requests get 503, when to come back, and why" loading
+numbers() {
+    on 1 curl -s -m 5 http://127.0.0.1:8100/metrics/snapshot >snapshot
+    has snapshot '"loading":\[\{"rank":0,"done":[0-9]+' &&
+        has snapshot '\{"rank":1,"done":[0-9]+,"total":[1-9][0-9]+,"rate":[0-9]+,"linked":true\}'
+}
+check "and how far each rank is, in numbers" within $((30 * slow)) numbers
 finish a
 again() { within $((30 * slow)) has server.log 'lost.*waiting for ranks' && kill -0 "${pid[server]}"; }
 check "a rank that is killed then does not end the server" again

@@ -248,7 +248,7 @@ static sh_engine_client *connect_to(const char *path)
     sh_engine_client *link;
     sh_err err;
     sh_deadline end = sh_deadline_in_ms(SILENCE_MS); /* it may still be loading */
-    while (sh_engine_client_open(path, end, &link, &err) != SH_OK) {
+    while (sh_engine_client_open(path, end, NULL, &link, &err) != SH_OK) {
         if (sh_deadline_passed(end)) die("connecting", -1, err.text);
         sh_sleep_ms(50);
     }

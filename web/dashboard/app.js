@@ -1,6 +1,6 @@
 // The page: views, theme, key, keyboard, and the snapshots, which are passed on to all views.
 import { h, button, byId, setText } from './dom.js';
-import { clock, duration, rate, since } from './format.js';
+import { bytes, clock, duration, percent, rate, since } from './format.js';
 import { Feed, apiKey, askJson, setApiKey } from './feed.js';
 import { History } from './history.js';
 import { Cluster } from './cluster.js';
@@ -19,11 +19,14 @@ const THEMES = ['auto', 'dark', 'light'];
 const STATES = { healthy: ['live', 'good'], degraded: ['degraded', 'warn'], starting: ['starting', 'warn'], engine_lost: ['model unavailable', 'bad'],
   stopping: ['stopping', 'warn'], draining: ['draining', 'warn'] };
 
-// How far each rank is with loading, from the API's reason, where it comes after a semicolon: "...; rank 1: 34 % of 3.5 GB".
-function loadingRanks(detail) {
-  const text = detail?.split('; ')[1] ?? '';
-  return new Map([...text.matchAll(/rank (\d+): ((\d+) %.*?)(?=, rank \d+:|$)/g)]
-    .map(([, rank, words, percent]) => [Number(rank), { loaded: Number(percent) / 100, loadText: words }]));
+// "of 61.5 GiB, 920 MiB/s from rank 0"; nothing for a rank that is done.
+function loadWords({ done, total, rate: speed, linked }) {
+  return done >= total ? '' : `of ${bytes(total)}, ${bytes(speed)}/s${linked ? ' from rank 0' : ''}`;
+}
+
+// Never 100 % before the end.
+function loadedPart({ done, total }) {
+  return done >= total ? 1 : Math.floor(100 * done / total) / 100;
 }
 
 class Page {
@@ -173,9 +176,9 @@ class Page {
     document.body.classList.toggle('offline', this.line !== 'live');
   }
 
-  loadText() { // how far the ranks are comes after a semicolon
-    const load = this.now.detail?.split('; ')[1];
-    return load === undefined ? '' : ` It is loading the model: ${load}.`;
+  loadText() {
+    const ranks = (this.now.loading ?? []).map((r) => `rank ${r.rank}: ${percent(loadedPart(r))} ${loadWords(r)}`.trim());
+    return ranks.length === 0 ? '' : ` It is loading the model: ${ranks.join(', ')}.`;
   }
 
   missingText() {
@@ -186,7 +189,7 @@ class Page {
 
   lossText() {
     const lost = this.now.engine.lost ?? '';
-    if (lost.startsWith('the group re-forms')) return `${lost[0].toUpperCase()}${lost.slice(1)}. Answers go on in a moment.`;
+    if (this.now.engine.lost_ranks?.length === 0) return `${lost[0].toUpperCase()}${lost.slice(1)}. Answers go on in a moment.`;
     const names = (this.now.absent ?? []).map((r) => `rank ${r.rank}${r.host ? ` on ${r.host}` : ''} since ${clock(r.since * 1000)}`);
     return `${names.length === 0 ? 'The group is re-forming' : `Lost: ${names.join(', ')}`}. ${this.heldText()}`;
   }
@@ -202,7 +205,7 @@ class Page {
     const ranks = new Map((this.engine?.ranks ?? []).map((r) => [r.rank, { ...r }]));
     const add = (rank, more) => ranks.set(rank, { ...(ranks.get(rank) ?? { rank }), ...more });
     for (const r of this.now.absent ?? []) add(r.rank, { since: r.since * 1000, host: r.host ?? ranks.get(r.rank)?.host });
-    for (const [rank, load] of loadingRanks(this.now.detail)) add(rank, load);
+    for (const r of this.now.loading ?? []) add(r.rank, { loaded: loadedPart(r), loadText: loadWords(r) });
     return [...ranks.values()].sort((a, b) => a.rank - b.rank);
   }
 

@@ -218,7 +218,7 @@ export class Cluster {
       setText(node.name, `Rank ${rank.rank}${rank.rank === 0 ? ' · coordinator' : ''}`);
       const device = devicesOf(rank, this.reported), place = rank.host ?? 'host unknown';
       fitText(node.host, place, NODE_W - 28);
-      fitText(node.device, is === 'back' ? 'recovered' : is === 'loading' ? rank.loadText.replace(/^\d+ % ?/, '')
+      fitText(node.device, is === 'back' ? 'recovered' : is === 'loading' ? rank.loadText
         : device ? `RDMA ${device}` : '', NODE_W - 28);
       fitText(node.holds, holdsText(rank, is, share), NODE_W - 28);
       node.share.setAttribute('width', Math.max(0, (NODE_W - 28) * ((is === 'loading' ? rank.loaded : share) || 0)));

@@ -60,7 +60,7 @@ class RankCard {
     setText(this.host, rank.host ?? 'host unknown');
     this.host.title = rank.host ?? '';
     setText(this.sub, state === 'lost' && rank.since !== undefined ? `lost ${since(rank.since, now)}`
-      : state === 'loading' ? `loading ${rank.loadText}` : [roleOf(rank), layersOf(rank)].filter(Boolean).join(' · '));
+      : state === 'loading' ? `loading ${percent(rank.loaded)} ${rank.loadText}` : [roleOf(rank), layersOf(rank)].filter(Boolean).join(' · '));
     this.setMemory(rank.memory ?? {});
     this.setWork(rate('compute_s'), rate('collective_s'));
     const cpu = rate('cpu_s');

@@ -104,7 +104,7 @@ static sh_status connections_open(local *l, const char *path, int count, sh_err 
     sh_status status = SH_OK;
     l->conns = sh_alloc_array((size_t)count, sizeof(*l->conns));
     while (l->conn_count < count && status == SH_OK) {
-        status = sh_engine_client_open(path, deadline, &l->conns[l->conn_count].client, err);
+        status = sh_engine_client_open(path, deadline, NULL, &l->conns[l->conn_count].client, err);
         if (status == SH_OK) l->conn_count++;
     }
     return status;

@@ -93,7 +93,7 @@ static struct world *world_open_at(const char *dir, int drafts, int kv_tokens, c
     CHECK_OK(sh_engine_open(&opts, &w->engine, &err), err);
     CHECK_OK(sh_engine_start(w->engine, sh_engine_socket_emit, w->engine_socket, &err), err);
     CHECK_OK(sh_engine_socket_start(w->engine_socket, w->engine, &err), err);
-    CHECK_OK(sh_engine_client_open(w->path, sh_deadline_in_ms(60000), &w->client, &err), err);
+    CHECK_OK(sh_engine_client_open(w->path, sh_deadline_in_ms(60000), NULL, &w->client, &err), err);
     return w;
 }
 
@@ -234,7 +234,7 @@ TEST(after_a_client_disconnects_another_is_served_at_once)
     struct world *w = world_open("models/demo", 0, 0);
     for (int i = 0; i < 8; i++) ask(w, i, golden[0].prompt, golden[0].prompt_count, 1000, 1);
     sh_engine_client_close(w->client);
-    CHECK_OK(sh_engine_client_open(w->path, sh_deadline_in_ms(60000), &w->client, &err), err);
+    CHECK_OK(sh_engine_client_open(w->path, sh_deadline_in_ms(60000), NULL, &w->client, &err), err);
     ask(w, 20, golden[0].prompt, golden[0].prompt_count, 60, 0);
     await(w, 20, 1);
     check_golden(&w->answers[20], &golden[0]);

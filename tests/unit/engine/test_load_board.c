@@ -24,10 +24,29 @@ TEST(small_models_are_shown_in_megabytes_and_nothing_exceeds_a_hundred_percent)
     sh_load_board_free(board);
 }
 
+TEST(programs_get_numbers)
+{
+    UNUSED_STATE;
+    sh_buf json = {0};
+    sh_load_board *board = sh_load_board_create();
+    sh_load_board_json(board, &json);
+    assert_string_equal(json.ptr, "[]");
+    sh_buf_clear(&json);
+    sh_load_board_set(board, 1, &(sh_load_state){.done = 12, .total = 44, .link = 1});
+    sh_load_board_set(board, 3, &(sh_load_state){.done = 5, .total = 5});
+    sh_load_board_json(board, &json);
+    assert_string_equal(json.ptr,
+                        "[{\"rank\":1,\"done\":12,\"total\":44,\"rate\":0,\"linked\":true},"
+                        "{\"rank\":3,\"done\":5,\"total\":5,\"rate\":0,\"linked\":false}]");
+    sh_buf_reset(&json);
+    sh_load_board_free(board);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_models_are_shown_in_megabytes_and_nothing_exceeds_a_hundred_percent),
+        cmocka_unit_test(programs_get_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
