@@ -110,7 +110,9 @@ check "monitor finds the launched cluster" prints "demo +healthy" env -u API_POR
 check "status shows the memory of the ranks" prints "^memory  rank 0: [0-9.]+ of [0-9.]+ GiB used" "$shoal" status
 talks() { env -u MODEL_DIR "$shoal" chat <<<hi 2>&1 >/dev/null; }
 check "chat finds the server" prints "using the server at http://127.0.0.1:$port" talks
-taken() { refuses 1 "port $port of 127.0.0.1 is in use by another program: .*--port" "$shoal" serve --port "$port"; }
+taken() {
+    refuses 1 "port $port of 127.0.0.1 is in use by another program: .*--port" timeout 20 "$shoal" serve --port "$port"
+}
 check "a taken port is named, with advice" taken
 check "hosts clean refuses while a rank runs" refuses 1 "stop the cluster first" "$shoal" hosts clean
 replaced() {
