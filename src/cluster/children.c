@@ -484,7 +484,10 @@ static void child_gone(sh_children *c, struct child *child, int wait_status)
                   WEXITSTATUS(wait_status) == SH_CHILD_EXIT_PEERS_MISSING;
     if (!waited && !child->renewed) child->tries++;
     int64_t ran_ms = (sh_clock_ns() - child->started_ns) / 1000000;
-    bool clean = WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0 && !child->renewed;
+    /* Asked before it could do more about it than end. */
+    bool obeyed = c->asked && WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGTERM;
+    bool ended_well = WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0;
+    bool clean = (ended_well || obeyed) && !child->renewed;
     bool repeats = !child->renewed && would_repeat(child, wait_status, ran_ms);
     end_text(wait_status, how, sizeof(how));
     if (child->reason.len == 0) sh_buf_add_text(&child->reason, how);
@@ -889,16 +892,19 @@ static bool signal_obeyed(sh_children *c, int number)
 
 int sh_children_run(sh_children *c, int64_t grace_ms)
 {
-    int number = 0;
+    int stopped_by = 0;
     while ((c->standing || alive(c, true) > 0) &&
            ((c->code == 0 && !c->agent_exited) || !sh_deadline_passed(c->give_up_at))) {
-        number = signal_wait(c);
-        if (!signal_obeyed(c, number)) break;
+        int number = signal_wait(c);
+        if (!signal_obeyed(c, number)) {
+            stopped_by = number;
+            break;
+        }
         children_poll(c);
         if (c->hooks.polled != NULL) c->hooks.polled(c->hooks.arg);
     }
     children_stop(c, grace_ms);
-    return c->code != 0 ? c->code : number == SIGINT ? 130 : 0;
+    return c->code != 0 ? c->code : stopped_by == SIGINT ? 130 : 0;
 }
 
 void sh_children_set_frozen(sh_children *c, int64_t frozen_ms)

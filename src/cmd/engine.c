@@ -249,10 +249,8 @@ static void worker_renew(struct worker *w)
 
 static void worker_leave(const struct worker *w, int signal)
 {
-    if (w->loaded || signal == SIGUSR1)
-        sh_group_ask_to_leave(w->group);
-    else
-        group_break(w->group, "leaves before it has its share");
+    sh_group_ask_to_leave(w->group);
+    if (!w->loaded && signal != SIGUSR1) group_break(w->group, "leaves before it has its share");
 }
 
 /* Reports that rank 0 refuses to let this rank leave. Ends when the group does, and early on the

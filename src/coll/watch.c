@@ -74,6 +74,7 @@ struct sh_watch {
     bool notified; /* used by the thread only: the notice was sent */
     int64_t beat_ns;
     int beat_silence_ms; /* the tolerance that the last heartbeats asked for */
+    bool beat_leaving;   /* and whether they asked to leave */
     int64_t looked_ns;
     peer_state peer[SH_RANKS_MAX];
 };
@@ -334,6 +335,7 @@ static void send_beats(sh_watch *watch, int64_t now_ns)
     pthread_mutex_unlock(&watch->lock);
     watch->beat_ns = now_ns;
     watch->beat_silence_ms = (int)beat.silence_ms;
+    watch->beat_leaving = beat.leaving;
     for (int r = 0; r < watch->mesh->size; r++) {
         if (!is_here(watch, r)) continue;
         sh_buf *out = sh_peer_conn_out(watch->mesh->peer[r].control);
@@ -603,6 +605,19 @@ static void leave(sh_watch *watch)
     }
 }
 
+/* A rank that has finished loading takes its long tolerance back at once, so that its peers notice
+ * quickly if it dies next. That a rank wants to leave must be known before it ends the group:
+ * nobody is to wait for its return. */
+static void send_news(sh_watch *watch, bool beat_due)
+{
+    bool failed = sh_watch_failed(watch); /* before `leaving` is read */
+    bool other = watch->beat_silence_ms !=
+                     atomic_load_explicit(&watch->silence_ms, memory_order_relaxed) ||
+                 watch->beat_leaving != atomic_load_explicit(&watch->leaving, memory_order_relaxed);
+    if (!watch->notified && (other || beat_due)) send_beats(watch, sh_clock_ns());
+    if (failed && !watch->notified) send_failure(watch);
+}
+
 static void *watch_run(void *arg)
 {
     sh_watch *watch = arg;
@@ -613,18 +628,12 @@ static void *watch_run(void *arg)
         for (int r = 0; r < watch->mesh->size; r++) read_peer(watch, r);
         if (!sh_watch_failed(watch)) check_silence(watch, now_ns);
         send_stays(watch);
-        if (sh_watch_failed(watch) && !watch->notified) send_failure(watch);
-        /* A rank that has finished loading takes its long tolerance back at once, so that its peers
-         * notice quickly if it dies next. */
-        bool other = watch->beat_silence_ms !=
-                     atomic_load_explicit(&watch->silence_ms, memory_order_relaxed);
-        if (!watch->notified && (other || now_ns - watch->beat_ns >= every_ns))
-            send_beats(watch, now_ns);
+        send_news(watch, now_ns - watch->beat_ns >= every_ns);
         receive_connections(watch);
         sleep_until(watch, watch->beat_ns + every_ns > now_ns ? watch->beat_ns + every_ns
                                                               : now_ns + every_ns);
     }
-    if (sh_watch_failed(watch) && !watch->notified) send_failure(watch);
+    if (sh_watch_failed(watch)) send_news(watch, false);
     leave(watch);
     return NULL;
 }

@@ -252,7 +252,7 @@ static sh_status group_form(sh_engine *e, sh_err *err)
     if (elastic(e) && status == SH_OK)
         sh_members_formed(&e->members, e->group);
     else if (elastic(e))
-        sh_members_failed(&e->members, err);
+        sh_members_failed(&e->members, e->group, err);
     if (status != SH_OK) return status;
     sched_open(e);
     if (elastic(e))

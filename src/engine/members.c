@@ -117,9 +117,21 @@ void sh_members_formed(sh_members *m, const sh_group *group)
         SH_LOGW("the group goes on without rank %d, until it comes back", missing[i]);
 }
 
-void sh_members_failed(sh_members *m, const sh_err *why)
+/* Ranks that have ended the forming because they leave. */
+static bool leavers_note(sh_members *m, const sh_group *group)
 {
-    if (!m->roster.formed) return;
+    bool any = false;
+    for (int i = 1; group != NULL && i < sh_group_size(group); i++) {
+        if (sh_group_leaving_ns(group, i) == 0) continue;
+        sh_roster_leave(&m->roster, sh_group_number(group, i));
+        any = true;
+    }
+    return any;
+}
+
+void sh_members_failed(sh_members *m, const sh_group *group, const sh_err *why)
+{
+    if (!m->roster.formed || leavers_note(m, group)) return;
     if (sh_roster_has_new(&m->roster)) {
         SH_LOGW("the group does not form with the ranks that came in; none come in for %d s",
                 (int)(sh_roster_close(&m->roster) / 1000));

@@ -29,8 +29,8 @@ void sh_members_dismiss(sh_members *members, uint64_t ranks);
 /* The group was lost, and has to form again. */
 void sh_members_lost(sh_members *members, sh_group *group, const sh_model_group *mg);
 
-/* The group has formed, or could not. */
+/* The group has formed, or could not; then there may be none. */
 void sh_members_formed(sh_members *members, const sh_group *group);
-void sh_members_failed(sh_members *members, const sh_err *why);
+void sh_members_failed(sh_members *members, const sh_group *group, const sh_err *why);
 
 #endif

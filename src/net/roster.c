@@ -158,7 +158,7 @@ void sh_roster_resume(sh_roster *r, uint64_t left)
 {
     if (r->formed && !r->resumed) return;
     for (int i = 1; i < SH_RANKS_MAX; i++)
-        if (left >> i & 1) r->member[i].state = SH_MEMBER_LEFT;
+        if (left >> i & 1) sh_roster_leave(r, i);
     r->formed = r->resumed = true;
     r->gathering = false;
     sh_roster_lost(r);
@@ -253,6 +253,15 @@ void sh_roster_came(sh_roster *r, int number, bool survivor)
 void sh_roster_leave(sh_roster *r, int number)
 {
     r->member[number].state = SH_MEMBER_LEFT;
+    r->member[number].left = true;
+}
+
+/* One that was expected has not come. */
+static void stay_away(sh_roster *r, int number)
+{
+    r->member[number].state = r->member[number].left     ? SH_MEMBER_LEFT
+                              : r->member[number].joined ? SH_MEMBER_MISSING
+                                                         : SH_MEMBER_UNKNOWN;
 }
 
 /* One that the group never goes on without is no newcomer, whatever its process. */
@@ -271,8 +280,9 @@ void sh_roster_formed(sh_roster *r, const int *numbers, int count)
         stood_up = stood_up || (!here && sh_roster_expects(r, i) && is_new(r, i));
         if (here)
             r->member[i].state = SH_MEMBER_EXPECTED;
-        else if (r->member[i].state == SH_MEMBER_EXPECTED)
-            r->member[i].state = r->member[i].joined ? SH_MEMBER_MISSING : SH_MEMBER_UNKNOWN;
+        else if (sh_roster_expects(r, i))
+            stay_away(r, i);
+        if (here) r->member[i].left = false;
         r->member[i].joined = r->member[i].joined || here;
         r->member[i].served = here;
     }
@@ -293,8 +303,7 @@ void sh_roster_need_all(sh_roster *r)
 int64_t sh_roster_close(sh_roster *r)
 {
     for (int i = 1; i < SH_RANKS_MAX; i++)
-        if (r->member[i].state == SH_MEMBER_EXPECTED && is_new(r, i))
-            r->member[i].state = r->member[i].joined ? SH_MEMBER_MISSING : SH_MEMBER_UNKNOWN;
+        if (sh_roster_expects(r, i) && is_new(r, i)) stay_away(r, i);
     r->closed_ms = r->closed_ms == 0 ? CLOSED_MS_FIRST : 2 * r->closed_ms;
     if (r->closed_ms > CLOSED_MS_MAX) r->closed_ms = CLOSED_MS_MAX;
     r->open_at = sh_deadline_in_ms(r->closed_ms);

@@ -35,6 +35,7 @@ typedef struct {
         sh_member_state state;
         bool joined; /* has been in the group */
         bool served; /* in the last group that formed, as the same process */
+        bool left;   /* on its own wish, and has not been in the group since */
         uint8_t node[SH_NODE_ID_LEN];
     } member[SH_RANKS_MAX];
     int64_t degrade_ms;     /* how long to wait for a lost member; -1: indefinitely */

@@ -60,16 +60,32 @@ forced() {
 old=$(rank)
 check "the second Ctrl-C does not wait for the group" forced
 check "and leaves no rank behind" gone "$old"
+alone() { curl -s -m 5 "http://$address/health" | grep -q '"world_size":1,"degraded":false'; }
+check "the group does not wait for it" within $((10 * slow)) alone
 work_start worker
 within $((20 * slow)) both
-alone() { curl -s -m 5 "http://$address/health" | grep -q '"world_size":1,"degraded":false'; }
 let_go() { # while an answer goes on
     ask 300 >a & local one=$!
     within 10 grep -q content a; kill -INT $worker
     wait $worker || { echo "code $?"; cat worker.log; return 1; }
-    wait $one && grep -q '\[DONE\]' a && within $((5 * slow)) alone
+    wait $one && grep -q '\[DONE\]' a && within $((10 * slow)) alone || { tail -n 20 log worker.log; return 1; }
 }
 let_go >said 2>&1; code=$? # not in a subshell, which could not wait for the worker
 went_well() { [ $code = 0 ] || { cat said; return 1; }; }
 check "the first Ctrl-C lets the group go on without the rank, and the worker ends well" went_well
+# Whatever it does just then: load, wait to come in, form the group, be in it for a moment.
+leave_early() {
+    local delay one bad=0
+    for delay in 0 0.05 0.1 0.15 0.2 0.25 0.3; do
+        ask 300 >a & one=$!
+        work_start worker
+        within 10 rank && sleep $delay; kill -INT $worker
+        wait $worker || { echo "after $delay s: code $?"; bad=1; }
+        wait $one && grep -q '\[DONE\]' a || { echo "after $delay s: an answer was lost"; bad=1; }
+        within $((10 * slow)) alone || { echo "after $delay s: the group waits for it"; bad=1; }
+    done
+    [ $bad = 0 ] || { tail -n 40 log worker.log; return 1; }
+}
+leave_early >said 2>&1; code=$?
+check "so it does for a worker that is stopped as it comes in" went_well
 done_testing

@@ -132,9 +132,18 @@ TEST(a_rank_that_left_is_not_missed_and_may_come_back)
     assert_false(sh_roster_expects(&r, 2));
     sh_roster_formed(&r, (int[]){0, 1}, 2);
     assert_int_equal(missing_count(&r), 0);
+    sh_roster_expect(&r, 2); /* it would come back, and does not after all */
+    sh_roster_formed(&r, (int[]){0, 1}, 2);
+    sh_roster_expect(&r, 2);
+    sh_roster_came(&r, 2, false);
+    sh_roster_close(&r);
+    assert_int_equal(missing_count(&r), 0);
+    assert_int_equal(sh_roster_left(&r), 1 << 2);
     assert_true(has_new(&r, (int[]){0, 1, 2}, 3)); /* the group has served without it */
     sh_roster_formed(&r, (int[]){0, 1, 2}, 3);
     assert_true(sh_roster_expects(&r, 2));
+    sh_roster_formed(&r, (int[]){0, 1}, 2);
+    assert_int_equal(missing_count(&r), 1); /* this time it was lost */
 }
 
 TEST(ranks_without_a_number_get_one_that_stays_theirs)
