@@ -251,13 +251,14 @@ static void on_down(void *arg, const sh_err *why)
     sh_api_fresh(m->api);
 }
 
-/* A rank that was removed while the group went on without it could not say that it left. */
+/* A rank that was removed while the group went on without it, or waited for it, could not say that
+ * it left. */
 static void removed_dismiss(sh_api_model *m)
 {
-    uint64_t ranks = sh_cluster_link_removed(m->api->cluster) &
-                     sh_rank_set_read(cJSON_GetObjectItemCaseSensitive(m->stats, "missing"));
-    bool ready = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(m->stats, "ready"));
-    if (ready && ranks != 0) sh_engine_conn_dismiss(m->conn, ranks);
+    uint64_t away = sh_rank_set_read(cJSON_GetObjectItemCaseSensitive(m->stats, "missing")) |
+                    sh_rank_set_read(cJSON_GetObjectItemCaseSensitive(m->stats, "lost_ranks"));
+    uint64_t ranks = sh_cluster_link_removed(m->api->cluster) & away;
+    if (ranks != 0) sh_engine_conn_dismiss(m->conn, ranks);
 }
 
 /* The stats are kept parsed and as text: most endpoints pass the text on as it is. */

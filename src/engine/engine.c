@@ -631,9 +631,12 @@ static void submit_run(sh_engine *e, command *c)
 
 static void ranks_dismiss(sh_engine *e, uint64_t ranks)
 {
-    if (!elastic(e) || !atomic_load(&e->ready)) return; /* who is missing is not settled */
-    sh_members_dismiss(&e->members, ranks);
+    bool ready = atomic_load(&e->ready);
+    if (!elastic(e)) return;
+    sh_members_dismiss(&e->members, ranks, ready ? 0 : e->stats.lost_ranks);
     e->stats.missing_count = sh_roster_missing(&e->members.roster, e->stats.missing);
+    e->stats.lost_ranks &= ~ranks;
+    if (!ready) lost_stats_keep(e);
 }
 
 static void command_run(sh_engine *e, command *c)

@@ -92,13 +92,15 @@ void sh_members_lost(sh_members *m, sh_group *group, const sh_model_group *mg)
     sh_roster_lost(&m->roster);
 }
 
-void sh_members_dismiss(sh_members *m, uint64_t ranks)
+void sh_members_dismiss(sh_members *m, uint64_t ranks, uint64_t lost)
 {
     int missing[SH_RANKS_MAX], count = sh_roster_missing(&m->roster, missing);
-    for (int i = 0; i < count; i++) {
-        if ((ranks >> missing[i] & 1) == 0) continue;
-        sh_roster_leave(&m->roster, missing[i]);
-        SH_LOGI("rank %d was removed, and is no longer missing", missing[i]);
+    uint64_t away = lost;
+    for (int i = 0; i < count; i++) away |= UINT64_C(1) << missing[i];
+    for (int i = 1; i < SH_RANKS_MAX; i++) {
+        if (((ranks & away) >> i & 1) == 0) continue;
+        sh_roster_leave(&m->roster, i);
+        SH_LOGI("rank %d was removed, and is no longer missing", i);
     }
 }
 

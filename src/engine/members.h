@@ -22,9 +22,9 @@ void sh_members_init(sh_members *members, int size, int64_t degrade_ms, int64_t 
 bool sh_members_poll(sh_members *members, sh_group *group, sh_model_group *mg, bool quiet,
                      sh_err *why);
 
-/* These ranks, a bit for each number, are not coming back: those that are missing count as ranks
- * that left. */
-void sh_members_dismiss(sh_members *members, uint64_t ranks);
+/* These ranks, a bit for each number, are not coming back: those that are missing, or waited for
+ * since the group was lost with them (`lost`), count as ranks that left. */
+void sh_members_dismiss(sh_members *members, uint64_t ranks, uint64_t lost);
 
 /* The group was lost, and has to form again. */
 void sh_members_lost(sh_members *members, sh_group *group, const sh_model_group *mg);

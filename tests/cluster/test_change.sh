@@ -145,6 +145,20 @@ cold() { # settings of the file have changed: a renewal cannot take them over
 check "a restart that would stop the cluster is refused" cold
 over() { exits 0 on1 "$shoal" stop && within 10 gives "" shoals_on 1; }
 check "the cluster stops as always" over
+patient() { # it would wait for its rank for ever, and a question with it
+    local program asked rc
+    exits 0 on1 "$shoal" launch --hostfile hosts.json --port 8100 --grace 2 --degrade-after -1 \
+        --api-key-file keys.txt --detach || return 1
+    program=$(readlink -f home2/.local/state/shoal/bin/shoal-rank-1)
+    chmod a-x "$program" && kill -9 "$(shoals_on 2 | tail -n 1)" && within 30 answers 503 engine_lost GET /health &&
+        { on1 curl -s -m 90 -H "Authorization: Bearer $admin" -H 'Content-Type: application/json' -d "$question" \
+            http://127.0.0.1:8100/v1/chat/completions >answer & asked=$!; } &&
+        answers 202 running DELETE /cluster/hosts/1 && becomes 'rank 1 on h2 has left: 1 rank' &&
+        within 30 ranks 1 && wait $asked && grep -q content answer
+    rc=$?
+    chmod a+x "$program"; exits 0 on1 "$shoal" stop; return $rc
+}
+check "a group that waits for its rank goes on without it when its host is removed" patient
 lonely() { # without a launcher
     on_exec 1 sh -c "$here" "$work" "$shoal" serve --port 8100 --ranks 1 >serve.log 2>&1 & local pid=$! rc
     within 60 answers 200 '"launched":false,"unavailable":"no launcher' GET /cluster &&

@@ -3,7 +3,7 @@
 
 #include "draft_sim.h"
 
-enum { PROMPT = 100, CASES = 40, MANY = 64 };
+enum { PROMPT = 100, CASES = SLOW ? 8 : 40, MANY = 64 };
 
 /* How much faster the answers come with the draft model. */
 static double gain(const char *name, const struct machine *machine, const struct load *load)

@@ -683,6 +683,7 @@ TEST(a_rank_that_is_killed_between_plan_and_masks_costs_no_answer)
 TEST(nor_does_one_of_three_while_the_third_waits)
 {
     UNUSED_STATE;
+    if (test_is_short()) skip();
     static const struct way ways[] = {
         {.name = "killed, 3 ranks",
          .tensor = 3,
@@ -746,6 +747,7 @@ TEST(nor_does_one_that_is_stopped_there_until_it_is_given_up)
 TEST(nor_does_rank_0_whose_place_another_process_takes)
 {
     UNUSED_STATE;
+    if (test_is_short()) skip();
     static const struct way tensor = {
         .name = "rank 0 killed, 3 ranks",
         .tensor = 3,
