@@ -51,25 +51,26 @@ static bool leavers_release(sh_members *m, sh_group *group, const sh_model_group
     return gone != 0;
 }
 
-/* Lets all in that ask, if one of them has waited long enough. */
-static bool comers_find(sh_members *m, sh_group *group, bool quiet, int64_t now_ns, sh_err *why)
+/* Lets in the one that has asked for the longest time, once that is long enough. Its share is
+ * loaded for this group and itself; whoever came along with it would load while all others wait.
+ * They get another plan instead, for the group with this one. */
+static bool comer_find(sh_members *m, sh_group *group, bool quiet, int64_t now_ns, sh_err *why)
 {
     sh_knock knock[SH_KNOCKS_MAX];
-    int count = sh_roster_is_open(&m->roster) ? sh_group_knocks(group, knock) : 0;
-    bool due = false;
-    for (int i = 0; i < count; i++)
-        due = due || quiet || now_ns - knock[i].first_ns >= m->rejoin_ms * 1000000;
-    if (!due) return false;
-    due = false;
+    int count = sh_roster_is_open(&m->roster) ? sh_group_knocks(group, knock) : 0, number = -1;
+    const sh_knock *first = NULL;
     for (int i = 0; i < count; i++) {
-        int number = knock[i].number == SH_RANK_ANY ? sh_roster_assign(&m->roster, knock[i].node)
-                                                    : knock[i].number;
-        if (number < 0) continue;
-        sh_roster_expect(&m->roster, number);
-        sh_err_set(why, SH_ERR_CANCELLED, "rank %d at %s comes in", number, knock[i].name);
-        due = true;
+        int its = knock[i].number == SH_RANK_ANY ? sh_roster_assign(&m->roster, knock[i].node)
+                                                 : knock[i].number;
+        if (its < 0 || (first != NULL && knock[i].first_ns >= first->first_ns)) continue;
+        first = &knock[i];
+        number = its;
     }
-    return due;
+    if (first == NULL || (!quiet && now_ns - first->first_ns < m->rejoin_ms * 1000000))
+        return false;
+    sh_roster_expect(&m->roster, number);
+    sh_err_set(why, SH_ERR_CANCELLED, "rank %d at %s comes in", number, first->name);
+    return true;
 }
 
 bool sh_members_poll(sh_members *m, sh_group *group, sh_model_group *mg, bool quiet, sh_err *why)
@@ -78,7 +79,7 @@ bool sh_members_poll(sh_members *m, sh_group *group, sh_model_group *mg, bool qu
     if (now_ns - m->polled_ns < POLL_NS) return false;
     m->polled_ns = now_ns;
     sh_model_group_answer_newcomers(mg, group, &m->roster);
-    bool changes = comers_find(m, group, quiet, now_ns, why);
+    bool changes = comer_find(m, group, quiet, now_ns, why);
     if (changes || leaver_due(group, now_ns))
         changes = leavers_release(m, group, mg, why) || changes;
     if (changes) sh_roster_reform(&m->roster, PLANNED_MS);

@@ -30,10 +30,10 @@ group() { # SIZE
     curl -s -m 5 "http://127.0.0.1:$port/health" >health
     grep -q "\"world_size\":$1," health && grep -q '"ok":true' health || { cat health; tail -n 5 ./*.log; return 1; }
 }
-crash() { # of rank 0, whose process the health names once it has reported
+reported() { # the process of rank 0, which the health names once all ranks have reported
     curl -s -m 5 "http://127.0.0.1:$port/health" >health
-    local engine; engine=$(grep -o '"rank":0,[^}]*' health | grep -o '"pid":[0-9]*' | grep -o '[0-9]*$')
-    [ -n "$engine" ] && kill -9 "$engine"
+    engine=$(grep -o '"rank":0,[^}]*' health | grep -o '"pid":[0-9]*' | grep -o '[0-9]*$')
+    [ -n "$engine" ]
 }
 answers() {
     curl -sf -m 30 "http://127.0.0.1:$port/v1/completions" -H 'Content-Type: application/json' \
@@ -45,8 +45,9 @@ start server serve --ranks 1 --coordinator "127.0.0.1:$meet" --port "$port" --ru
 within $((60 * slow)) group 1
 comes old
 check "a rank joins" within $((60 * slow)) group 2
+within $((30 * slow)) reported
 signal STOP old
-within $((30 * slow)) crash
+kill -9 "$engine"
 within $((60 * slow)) group 1
 comes new
 taken() { within $((60 * slow)) group 2 && grep -q 'rank 1 has its share' new.log; }
