@@ -18,7 +18,7 @@ rank() { # NUMBER FLAGS...: a worker, whose log is rank.NUMBER
     (cd "$root" && exec "$shoal" worker --model models/demo --threads 1 "$@") >>"rank.$number" 2>&1 &
     pid[number]=$!
 }
-# NUMBER: the rank and its supervisor, without a word. A rank whose supervisor dies first would still say that it leaves.
+# NUMBER: the rank and its supervisor, without a word. A rank whose supervisor dies first would say that it leaves.
 vanish() { kill -9 "$(pgrep -P "${pid[$1]}")" "${pid[$1]}"; }
 started() { rank "$1" --rank "$1" --ranks 3 --coordinator "$meet"; }
 health() { curl -s -m 5 "http://127.0.0.1:$port/health" >health; }
